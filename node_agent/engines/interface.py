@@ -1,0 +1,131 @@
+"""What must an engine be able to do, and what does it tell the agent?
+
+One engine is a group of slots that its models share (`decisions.md` 5 of the design; the wire twin
+is `EngineDescriptor`). Engines live on the agent's event loop and talk back through a `Sink`, by
+plain calls, never by a task or an iterator per item.
+
+Rules, held by `tests/contract/test_engines.py` for every engine:
+
+- Every submitted item gets exactly one `Sink.finished`, whatever happens, cancelled ones too, and
+  nothing after it.
+- `Sink` methods are called on the event loop's thread only.
+- `delta` texts are whole code points; joined per (choice, channel) they are the output.
+- `cancel` frees the slot within 1 s; an unknown or finished id is ignored.
+- The engine never raises from `submit` or `cancel` for a fault of an item: that item finishes with
+  an `EngineError` and its neighbours go on.
+- A load value that the engine does not know is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """One dispatched attempt, parsed and checked by the agent."""
+
+    dispatch_id: int
+    attempt: int  # from 1
+    model: str  # public name to serve, after any degrade
+    request: inference_pb2.InferenceRequest
+    max_tokens: int  # 0: the request's own, else the engine's default
+    stream: bool  # False: no deltas are wanted
+    priority: int  # 1..10, 10 most urgent
+    continuation: node_service_pb2.Continuation | None = None
+    traceparent: str = ""  # of the agent's engine span; empty: not sampled
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineError:
+    """Why an item failed. `refused` means it was never started and may go elsewhere uncharged."""
+
+    reason: types_pb2.ErrorReason.ValueType
+    message: str
+    field: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    refused: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """The end of one item. `outputs` is what was produced, also where it was streamed or cut off."""
+
+    finish_reason: types_pb2.FinishReason.ValueType
+    outputs: Sequence[inference_pb2.Output] = ()
+    error: EngineError | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    engine_queue_s: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Load:
+    """What the engine knows of itself now; None is unknown."""
+
+    health: node_service_pb2.EngineHealth.ValueType
+    message: str = ""
+    running: int | None = None  # by the engine's own count
+    waiting: int | None = None
+    kv_utilization: float | None = None  # 0..1
+    prompt_tokens_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    model_states: dict[str, types_pb2.ModelState.ValueType] = field(default_factory=dict)
+    profiles: dict[str, node_service_pb2.ServiceProfile] = field(default_factory=dict)  # configured
+
+
+class Sink(Protocol):
+    """Where an engine reports. One per engine, given at `start`."""
+
+    def running(self, dispatch_id: int, batch_size: int) -> None:
+        """The item began to run, with `batch_size` inputs in all (itself included)."""
+
+    def delta(
+        self, dispatch_id: int, choice: int, channel: int, text: str, tokens: int
+    ) -> None:
+        """Output of a streamed item. `channel` as in `TokenDeltas`; `tokens` 0: not known."""
+
+    def finished(self, dispatch_id: int, result: Result) -> None:
+        """The item's end; its slot is free."""
+
+    def changed(self) -> None:
+        """Health, models or slots changed: describe and report again, soon."""
+
+
+class Engine(Protocol):
+    """An engine under the agent's care."""
+
+    def describe(self) -> node_service_pb2.EngineDescriptor:
+        """Identity, mode, slots and models, as they are now."""
+        ...
+
+    def load(self) -> Load:
+        """Load and health now. Cheap: called on every report."""
+        ...
+
+    async def start(self, sink: Sink) -> None:
+        """Start and warm up. Returns when the first model can serve.
+
+        Raises:
+            EngineStartError: it cannot serve; the text says what to do.
+        """
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop; what still runs after `grace_s` seconds finishes with ENGINE_UNAVAILABLE."""
+
+    def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
+        """Run these. `atomic`: as one engine batch (static engines), else each as it can."""
+
+    def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason.ValueType) -> None:
+        """Stop this item; it then finishes with FINISH_REASON_CANCELLED and what it has so far."""
+
+
+class EngineStartError(Exception):
+    """The engine cannot serve. The message says what was tried and what to do."""
