@@ -1,0 +1,51 @@
+"""What holds for every test: no task is lost, and property tests can be repeated."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+# `ci` tries the same examples each time, so a red run can be run again; to look for new ones:
+# HYPOTHESIS_PROFILE=explore make test-fast.
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+LOST = ("was destroyed", "never retrieved")
+
+
+class _Complaints(logging.Handler):
+    """Keeps what asyncio says of tasks that nobody awaited."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if any(words in text for words in LOST):
+            self.texts.append(text)
+
+
+@pytest.fixture(scope="session")
+def asyncio_complaints() -> Iterator[list[str]]:
+    """The list that the check below empties after each test."""
+    handler = _Complaints()
+    logging.getLogger("asyncio").addHandler(handler)
+    yield handler.texts
+    logging.getLogger("asyncio").removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
+def no_lost_tasks(asyncio_complaints: list[str]) -> Iterator[None]:
+    """A task that is destroyed while pending, or whose exception nobody reads, fails its test."""
+    asyncio_complaints.clear()
+    yield
+    gc.collect(1)  # a task in a cycle complains only when it is collected
+    if asyncio_complaints:
+        pytest.fail("asyncio lost a task:\n" + "\n".join(asyncio_complaints), pytrace=False)
