@@ -20,42 +20,55 @@ PROTOS = ROOT / "protos"
 TARGET = ROOT / "clients" / "python"
 
 
-def sources() -> list[Path]:
-    return sorted(p.relative_to(PROTOS) for p in (PROTOS / "batchyard").rglob("*.proto"))
+def sources() -> list[str]:
+    """Return every .proto file, relative to protos/."""
+    return sorted(str(p.relative_to(PROTOS)) for p in (PROTOS / "batchyard").rglob("*.proto"))
+
+
+def run_protoc(*arguments: str) -> None:
+    """Run the protoc inside grpcio-tools on files of protos/; raise SystemExit if it fails."""
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    if protoc.main(["protoc", f"-I{PROTOS}", f"-I{well_known}", *arguments]) != 0:
+        raise SystemExit("protoc failed")
 
 
 def generate(target: Path) -> list[Path]:
     """Write the generated modules below `target`; return their paths relative to it."""
-    well_known = Path(grpc_tools.__file__).parent / "_proto"
-    arguments = ["protoc", f"-I{PROTOS}", f"-I{well_known}"]
-    arguments += [f"--python_out={target}", f"--pyi_out={target}"]
-    plain = [str(s) for s in sources()]
-    if protoc.main([*arguments, *plain]) != 0:
-        raise SystemExit("protoc failed")
-    services = [str(s) for s in sources() if s.stem.endswith("_service")]
-    if protoc.main([*arguments, f"--grpc_python_out={target}", *services]) != 0:
-        raise SystemExit("protoc failed")
-    return sorted(p.relative_to(target) for p in target.rglob("*_pb2*.py*") if "__pycache__" not in p.parts)
+    run_protoc(f"--python_out={target}", f"--pyi_out={target}", *sources())
+    services = [source for source in sources() if source.endswith("_service.proto")]
+    run_protoc(f"--grpc_python_out={target}", *services)
+    return generated(target)
 
 
-def check() -> int:
-    """Compare the committed code with freshly generated code; 0 when they are equal."""
+def generated(folder: Path) -> list[Path]:
+    """Return the generated modules below `folder`, relative to it."""
+    found = (path.relative_to(folder) for path in folder.rglob("*_pb2*.py*"))
+    return sorted(path for path in found if "__pycache__" not in path.parts)
+
+
+def stale(target: Path = TARGET) -> list[str]:
+    """Return what in `target` differs from freshly generated code, one line a file."""
     with tempfile.TemporaryDirectory() as folder:
         fresh = generate(Path(folder))
-        committed = sorted(
-            p.relative_to(TARGET) for p in TARGET.rglob("*_pb2*.py*") if "__pycache__" not in p.parts
-        )
-        stale = [str(p) for p in fresh if not (TARGET / p).exists() or not filecmp.cmp(TARGET / p, Path(folder) / p, shallow=False)]
-        stale += [f"{p} (no .proto)" for p in committed if p not in fresh]
-    for path in stale:
-        print(f"stale: clients/python/{path}", file=sys.stderr)
-    if stale:
-        print("run `make gen` and commit the result", file=sys.stderr)
-    return 1 if stale else 0
+        differing = [
+            f"{path} is stale or missing"
+            for path in fresh
+            if not (target / path).exists()
+            or not filecmp.cmp(target / path, Path(folder) / path, shallow=False)
+        ]
+    return differing + [f"{path} has no .proto" for path in generated(target) if path not in fresh]
+
+
+def main(arguments: list[str]) -> int:
+    """Generate, or with `--check` compare; return the exit status."""
+    if arguments != ["--check"]:
+        generate(TARGET)
+        return 0
+    lines = stale()
+    for line in lines:
+        print(f"clients/python: {line}; run `make gen` and commit the result", file=sys.stderr)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(check())
-    for written in generate(TARGET):
-        print(written)
+    sys.exit(main(sys.argv[1:]))

