@@ -1,0 +1,1 @@
+"""Private twins of the public messages; see wire/v1."""
