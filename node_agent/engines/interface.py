@@ -44,7 +44,7 @@ class Item:
 class EngineError:
     """Why an item failed. `refused` means it was never started and may go elsewhere uncharged."""
 
-    reason: types_pb2.ErrorReason.ValueType
+    reason: types_pb2.ErrorReason
     message: str
     field: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class EngineError:
 class Result:
     """The end of one item. `outputs` is what was produced, also where it was streamed or cut off."""
 
-    finish_reason: types_pb2.FinishReason.ValueType
+    finish_reason: types_pb2.FinishReason
     outputs: Sequence[inference_pb2.Output] = ()
     error: EngineError | None = None
     input_tokens: int | None = None
@@ -70,14 +70,14 @@ class Result:
 class Load:
     """What the engine knows of itself now; None is unknown."""
 
-    health: node_service_pb2.EngineHealth.ValueType
+    health: node_service_pb2.EngineHealth
     message: str = ""
     running: int | None = None  # by the engine's own count
     waiting: int | None = None
     kv_utilization: float | None = None  # 0..1
     prompt_tokens_per_s: float | None = None
     output_tokens_per_s: float | None = None
-    model_states: dict[str, types_pb2.ModelState.ValueType] = field(default_factory=dict)
+    model_states: dict[str, types_pb2.ModelState] = field(default_factory=dict)
     profiles: dict[str, node_service_pb2.ServiceProfile] = field(default_factory=dict)  # configured
 
 
@@ -87,9 +87,7 @@ class Sink(Protocol):
     def running(self, dispatch_id: int, batch_size: int) -> None:
         """The item began to run, with `batch_size` inputs in all (itself included)."""
 
-    def delta(
-        self, dispatch_id: int, choice: int, channel: int, text: str, tokens: int
-    ) -> None:
+    def delta(self, dispatch_id: int, choice: int, channel: int, text: str, tokens: int) -> None:
         """Output of a streamed item. `channel` as in `TokenDeltas`; `tokens` 0: not known."""
 
     def finished(self, dispatch_id: int, result: Result) -> None:
@@ -123,7 +121,7 @@ class Engine(Protocol):
     def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
         """Run these. `atomic`: as one engine batch (static engines), else each as it can."""
 
-    def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason.ValueType) -> None:
+    def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
         """Stop this item; it then finishes with FINISH_REASON_CANCELLED and what it has so far."""
 
 
