@@ -64,7 +64,7 @@ def _write_shape(writer: gguf.GGUFWriter, context_length: int) -> None:
 
 
 def _write_tokenizer(writer: gguf.GGUFWriter) -> None:
-    """Byte-level BPE; its one merge joins two bytes no text contains (the list may not be empty)."""
+    """Byte-level BPE; the one merge (the list may not be empty) is of bytes that no text has."""
     letters = _byte_letters()
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("default")
@@ -93,8 +93,8 @@ def _byte_letters() -> list[str]:
 
 def _tensors(random: np.random.Generator) -> Iterator[tuple[str, Matrix]]:
     def matrix(rows: int, columns: int, scale: float = 1.0) -> Matrix:
-        values = random.standard_normal((rows, columns)) * (scale / np.sqrt(columns))
-        return values.astype(np.float32)
+        values: Matrix = random.standard_normal((rows, columns)).astype(np.float32)
+        return values * np.float32(scale / np.sqrt(columns))
 
     def into_residual(columns: int, scale: float) -> Matrix:
         values = matrix(WIDTH, columns, scale)

@@ -19,7 +19,8 @@ Rules, held by `tests/contract/test_engines.py` for every engine:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Protocol
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
@@ -47,13 +48,13 @@ class EngineError:
     reason: types_pb2.ErrorReason
     message: str
     field: str = ""
-    metadata: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = dataclass_field(default_factory=dict)
     refused: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """The end of one item. `outputs` is what was produced, also where it was streamed or cut off."""
+    """The end of one item. `outputs` is what was produced, also where it was streamed or cut."""
 
     finish_reason: types_pb2.FinishReason
     outputs: Sequence[inference_pb2.Output] = ()
@@ -77,8 +78,10 @@ class Load:
     kv_utilization: float | None = None  # 0..1
     prompt_tokens_per_s: float | None = None
     output_tokens_per_s: float | None = None
-    model_states: dict[str, types_pb2.ModelState] = field(default_factory=dict)
-    profiles: dict[str, node_service_pb2.ServiceProfile] = field(default_factory=dict)  # configured
+    model_states: dict[str, types_pb2.ModelState] = dataclass_field(default_factory=dict)
+    profiles: dict[str, node_service_pb2.ServiceProfile] = dataclass_field(
+        default_factory=dict
+    )  # configured
 
 
 class Sink(Protocol):
