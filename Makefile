@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # One stamp per content of pyproject.toml: an unchanged file needs neither pip nor the network.
 STAMP := $(VENV)/.installed-$(shell cksum < pyproject.toml | tr ' ' '-')
-PYTEST ?= $(BIN)/pytest
+PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 RUFF := $(BIN)/ruff
 
 .DEFAULT_GOAL := help
