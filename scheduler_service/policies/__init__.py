@@ -1,0 +1,96 @@
+"""Which policies are there, by name? `build` makes the set that a configuration names.
+
+Each answers one question of `core/interfaces.py`, is pure, and is described in `docs/policies.md`.
+To add one: write it in its module, name it here, add its section there; the contract tests find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from scheduler_service.core.interfaces import PolicySet
+from scheduler_service.policies import (
+    admission,
+    autoscale,
+    batching,
+    degrade,
+    failover,
+    filters,
+    ordering,
+    pickers,
+    scorers,
+)
+
+ORDERING: Final = {"aged": ordering.Aged, "strict": ordering.Strict, "fifo": ordering.Fifo}
+ADMISSION: Final = {"bounded": admission.Bounded, "open": admission.Open}
+FORMER: Final = {"windowed": batching.Windowed}
+FILTERS: Final = {
+    "tried": filters.Tried,
+    "task_type": filters.TaskType,
+    "fits": filters.Fits,
+    "resumable": filters.Resumable,
+}
+SCORER: Final = {"completion": scorers.Completion}
+PICKER: Final = {"soonest": pickers.Soonest}
+DEGRADE: Final = {"first_feasible": degrade.FirstFeasible, "never": degrade.Never}
+FAILOVER: Final = {"backoff": failover.Backoff}
+AUTOSCALE: Final = {"threshold": autoscale.Threshold, "fixed": autoscale.Fixed}
+
+REGISTRY: Final[dict[str, Mapping[str, Callable[..., Any]]]] = {
+    "order": ORDERING,
+    "admission": ADMISSION,
+    "batch": FORMER,
+    "filters": FILTERS,
+    "score": SCORER,
+    "pick": PICKER,
+    "degrade": DEGRADE,
+    "failover": FAILOVER,
+    "autoscale": AUTOSCALE,
+}
+
+DEFAULTS: Final = {
+    "order": "aged",
+    "admission": "bounded",
+    "batch": "windowed",
+    "score": "completion",
+    "pick": "soonest",
+    "degrade": "first_feasible",
+    "failover": "backoff",
+    "autoscale": "threshold",
+}
+
+
+class UnknownPolicyError(ValueError):
+    """No policy of that name answers that question; the message lists those that do."""
+
+
+def make(question: str, name: str, **options: Any) -> Any:
+    """The policy `name` for `question`, with its options (see its class)."""
+    known = REGISTRY[question]
+    if name not in known:
+        raise UnknownPolicyError(f"{question}: no policy {name!r}; known: {', '.join(known)}")
+    return known[name](**options)
+
+
+def build(
+    names: Mapping[str, str] | None = None, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> PolicySet:
+    """The policies in force: `names` over the defaults, `options` by question."""
+    chosen = {**DEFAULTS, **(names or {})}
+    given = options or {}
+
+    def one(question: str) -> Any:
+        return make(question, chosen[question], **given.get(question, {}))
+
+    return PolicySet(
+        ordering=one("order"),
+        admission=one("admission"),
+        former=one("batch"),
+        filters=[filters.Tried(), filters.TaskType(), filters.Fits(), filters.Resumable()],
+        scorer=one("score"),
+        picker=one("pick"),
+        degrade=one("degrade"),
+        failover=one("failover"),
+        autoscale=one("autoscale"),
+    )

@@ -1,0 +1,116 @@
+"""Which requests share a static batch, and is it time to send it?
+
+A batch never exceeds the engine's maximum (counted in inputs, not requests), never mixes what the
+engine needs equal, and holds no cancelled or expired request, for those left the queue at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler_service.core.interfaces import BatchView, WaitUntil
+from scheduler_service.core.queues import Walk
+from scheduler_service.core.state import Pool, State
+from scheduler_service.core.types import NEVER, Batch, BatchRules, Engine, Request, Traits
+
+MAX_LOOKS = 4  # requests looked at per place in a batch, where unlike ones lie between
+_UNKNOWN = Traits()
+
+
+def new_batch(state: State, engine: Engine, model: str, why: str, *, atomic: bool) -> Batch:
+    """An empty batch."""
+    return Batch(f"b{state.new_id():x}", engine, model, atomic, why, state.now)
+
+
+def form(state: State, pool: Pool, engine: Engine) -> Batch | WaitUntil:
+    """Send a batch of the pool to `engine` now, or wait until when for more to join?"""
+    inputs_max = min(engine.max_batch, engine.free_inputs())
+    full = len(pool.queue) >= inputs_max
+    waiting = [] if full else list(pool.queue)
+    estimate = engine.service.get(pool.model) or pool.estimate
+    view = BatchView(
+        waiting=len(pool.queue),
+        inputs_max=inputs_max,
+        oldest_at=min((r.queued_at for r in waiting), default=state.now),
+        earliest_deadline=min((r.deadline for r in waiting), default=NEVER),
+        expected_service=estimate.mean,
+    )
+    verdict = state.policies.former.decide(view, state.now)
+    if isinstance(verdict, WaitUntil):
+        return verdict
+    return new_batch(state, engine, pool.model, verdict.reason, atomic=True)
+
+
+def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
+    """The requests of the batch, in queue order; the caller takes each from the walk.
+
+    When the floor's turn comes within the batch and its request does not fit in, the batch ends
+    there, so that the next one begins with it.
+    """
+    engine = batch.engine
+    rules = engine.spec.rules
+    room = min(engine.max_batch, engine.free_inputs())
+    first: Request | None = None
+    shortest = longest = 0
+    looks = MAX_LOOKS * room
+    while room > 0 and looks > 0:
+        request = walk.peek()
+        if request is None:
+            return
+        looks -= 1
+        inputs = engine.charge_of(request)
+        length = (request.traits or _UNKNOWN).length
+        low = min(shortest, length) if first else length
+        high = max(longest, length)
+        fits = inputs <= room and (
+            first is None  # it was placed here already
+            or (
+                _passes(state, request, engine)
+                and alike(rules, first, request)
+                and _shape_fits(rules, low, high, batch)
+            )
+        )
+        if fits:
+            first = first or request
+            shortest, longest = low, high
+            room -= inputs
+            yield request
+        elif walk.floor:
+            batch.close_reason = "floor"
+            return
+        else:
+            walk.skip(request)
+
+
+def _passes(state: State, request: Request, engine: Engine) -> bool:
+    return all(f.why_not(request, engine) is None for f in state.policies.filters)
+
+
+def alike(rules: BatchRules, one: Request, other: Request) -> bool:
+    """Whether the engine can run both in one batch. Unknown rules allow batches of one only."""
+    a, b = one.traits or _UNKNOWN, other.traits or _UNKNOWN
+    for name in rules.equal:
+        if name == "params":
+            same = a.params == b.params
+        elif name == "task_type":
+            same = one.task_type == other.task_type
+        elif name == "input_kind":
+            same = a.input_kind == b.input_kind
+        elif name == "tensor_shapes":
+            same = a.tensor_shapes == b.tensor_shapes
+        elif name == "dimensions":
+            same = a.dimensions == b.dimensions
+        elif name == "stream":
+            same = one.stream == other.stream
+        else:
+            return False
+        if not same:
+            return False
+    return True
+
+
+def _shape_fits(rules: BatchRules, shortest: int, longest: int, batch: Batch) -> bool:
+    """Whether padding stays within the engine's limits if one more joins."""
+    if rules.max_length_ratio and longest > rules.max_length_ratio * max(1, shortest):
+        return False
+    return not rules.max_tokens or longest * (len(batch.attempts) + 1) <= rules.max_tokens

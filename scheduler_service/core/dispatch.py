@@ -1,0 +1,158 @@
+"""Who goes next, with whom, and where?
+
+For each pool that changed: walk its queue in order, choose an engine for each request (filter ->
+backup rule -> score -> pick), and fill batches. What cannot be placed now is skipped and keeps its
+turn. With several pools, one batch at a time goes to the pool with the best head, so that models
+that share an engine share its slots by priority.
+"""
+
+from __future__ import annotations
+
+from scheduler_service.core import batching, ledger, placement, records, requests
+from scheduler_service.core.commands import DispatchBatch
+from scheduler_service.core.interfaces import WaitUntil
+from scheduler_service.core.outcomes import EngineMode, RequestState
+from scheduler_service.core.queues import Walk
+from scheduler_service.core.relay import Output
+from scheduler_service.core.state import Pool, State
+from scheduler_service.core.transitions import move_request
+from scheduler_service.core.types import Attempt, Batch, Engine, Request
+
+# Requests that cannot be placed, looked at per pool and decision: any, and those that only a backup
+# out of turn could take.
+MAX_SKIPS = 64
+MAX_BARRED = 8
+
+
+def decide(state: State) -> None:
+    """Dispatch all that can go now."""
+    open_pools = {m: state.pools[m] for m in state.dirty if len(state.pools[m].queue)}
+    state.dirty.clear()
+    outbox: dict[tuple[str, str, str], Batch] = {}
+    while open_pools:
+        alone = len(open_pools) == 1
+        pool = next(iter(open_pools.values())) if alone else _best_pool(state, open_pools)
+        if not _dispatch(state, pool, outbox, one_batch=not alone):
+            del open_pools[pool.model]
+    for batch in outbox.values():
+        _send(state, batch)
+
+
+def _best_pool(state: State, pools: dict[str, Pool]) -> Pool:
+    """The pool whose next request is the most urgent by the order."""
+    ordering, now = state.policies.ordering, state.now
+
+    def key(pool: Pool) -> tuple[int, ...]:
+        heads = pool.queue.heads()
+        top = min(h.request_class for h in heads)
+        return (top, *min(ordering.key(h, now) for h in heads if h.request_class is top))
+
+    return min(pools.values(), key=key)
+
+
+def _dispatch(
+    state: State, pool: Pool, outbox: dict[tuple[str, str, str], Batch], *, one_batch: bool
+) -> bool:
+    """Dispatch from one pool; whether it may have more to dispatch now."""
+    usable = placement.usable_engines(pool)
+    if not usable:
+        if not pool.live:
+            requests.note_no_node(state, pool)
+        return False
+    walk = pool.queue.walk(state.policies.ordering, state.now)
+    more = False
+    skips = barred = 0
+    while skips < MAX_SKIPS and barred < MAX_BARRED:
+        request = walk.peek()
+        if request is None:
+            break
+        choice = placement.choose(state, request, usable)
+        if choice.engine is None:
+            if choice.hold(walk.floor):
+                break
+            walk.skip(request)
+            skips += 1
+            barred += choice.barred
+            continue
+        if choice.engine.spec.mode is EngineMode.STATIC:
+            formed = batching.form(state, pool, choice.engine)
+            if isinstance(formed, WaitUntil):
+                state.timers.set(("batch", pool.model), formed.at)
+            else:
+                _fill(state, formed, walk)
+                _send(state, formed)
+                more = True
+            break
+        _assign(state, request, walk, _open_batch(state, choice.engine, pool.model, outbox))
+        more = True
+        if one_batch:
+            break
+    walk.finish()
+    return more and len(pool.queue) > 0
+
+
+def _open_batch(
+    state: State, engine: Engine, model: str, outbox: dict[tuple[str, str, str], Batch]
+) -> Batch:
+    """The message that gathers this step's requests for a continuous engine."""
+    key = (engine.node.node_id, engine.engine_id, model)
+    batch = outbox.get(key)
+    if batch is None:
+        batch = outbox[key] = batching.new_batch(state, engine, model, "credit", atomic=False)
+    return batch
+
+
+def _fill(state: State, batch: Batch, walk: Walk) -> None:
+    """Take the head and all that may share its static batch."""
+    for request in batching.members(state, batch, walk):
+        _assign(state, request, walk, batch)
+
+
+def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> None:
+    """Make an attempt of the request on the batch's engine, and let it speak."""
+    engine = batch.engine
+    pool = state.pools[batch.model]
+    floor = walk.floor
+    walk.take(request)
+    pool.dispatches += 1
+    pool.floor_dispatches += floor
+    stay = state.now - request.queued_at
+    requests.leave_queue(state, request, taken=True)
+    attempt = Attempt(
+        dispatch_id=state.new_id(),
+        number=len(request.attempts) + 1,
+        request=request,
+        engine=engine,
+        model=batch.model,
+        batch=batch,
+        inputs=engine.charge_of(request),
+        started_at=state.now,
+        chosen_by="floor" if floor else "order",
+        queue_wait=stay,
+    )
+    batch.oldest_wait = max(batch.oldest_wait, state.now - request.received_at)
+    request.attempts.append(attempt)
+    request.charged += 1
+    if not request.first_dispatch_at:
+        request.first_dispatch_at = state.now
+    if request.stream:
+        if request.output is None:
+            request.output = Output(state.new_id(), request.context)
+        attempt.output_id = request.output.output_id
+        sole = not request.live
+        state.relay.open(attempt.dispatch_id, request.output, attempt, sole=sole)
+    request.live[attempt.dispatch_id] = attempt
+    ledger.charge(attempt)
+    move_request(request, RequestState.DISPATCHED)
+
+
+def _send(state: State, batch: Batch) -> None:
+    node = batch.engine.node
+    state.totals.batches += 1
+    state.record(records.DISPATCH_BATCH, batch=batch, node_id=node.node_id, pool=batch.model)
+    state.emit(DispatchBatch(node.node_id, node.epoch, batch))
+
+
+def on_batch_due(state: State, model: str) -> None:
+    """An open batch has waited long enough."""
+    state.touch(model)

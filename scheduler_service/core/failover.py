@@ -1,0 +1,264 @@
+"""What happens when an attempt ends without an answer?
+
+Theory of operation. The node's word is taken only in its present session and only for ids that are
+live; all else is dropped and counted. A failure is one of
+
+- the caller's fault (bad input): it ends the request, no other node is asked;
+- never started (`refused`, or it never arrived): back to its old place, uncharged;
+- the node's or engine's: charged, that incarnation of the node excluded, queued again at its old
+  place after the policy's delay, at most `max_attempts` times.
+
+After partial output nothing is silently repeated or spliced: CONTINUE where that is right, else
+FAIL with what there is, or RESTART (a new output) where the caller opted in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler_service.core import ledger, records, requests
+from scheduler_service.core.commands import AcknowledgeResults, StartOutput
+from scheduler_service.core.events import ItemEnd, ItemsFinished, ItemsRunning, OutputsBegun
+from scheduler_service.core.interfaces import GiveUp
+from scheduler_service.core.outcomes import (
+    AttemptState,
+    NodeAvailability,
+    Outcome,
+    Reason,
+    RequestState,
+    ResumeMode,
+)
+from scheduler_service.core.relay import Output
+from scheduler_service.core.state import State
+from scheduler_service.core.transitions import move_request
+from scheduler_service.core.types import Attempt, Instant, Node, Request, ServiceEstimate
+
+CALLERS_FAULT: Final = frozenset(
+    {
+        Reason.INVALID_ARGUMENT,
+        Reason.REQUEST_TOO_LARGE,
+        Reason.CONTEXT_TOO_LONG,
+        Reason.UNSUPPORTED_FEATURE,
+        Reason.PERMISSION_DENIED,
+    }
+)
+
+
+def on_running(state: State, event: ItemsRunning) -> None:
+    """The engine began these."""
+    node = state.session(event.node_id, event.epoch)
+    if node is None:
+        return
+    for dispatch_id in event.dispatch_ids:
+        attempt = node.in_flight.get(dispatch_id)
+        if attempt is None or dispatch_id not in attempt.request.live or attempt.running:
+            continue
+        attempt.running = True
+        state.record(records.ATTEMPT_RUNNING, attempt.request, attempt=attempt)
+        if attempt.request.state is RequestState.DISPATCHED:
+            move_request(attempt.request, RequestState.RUNNING)
+        if attempt.request.stream:
+            state.emit(StartOutput(attempt.request, attempt))
+
+
+def on_begun(state: State, event: OutputsBegun) -> None:
+    """These were the first to speak: siblings are out, a second dispatch is not needed."""
+    for dispatch_id in event.dispatch_ids:
+        lane = state.relay.lanes.get(dispatch_id)
+        if lane is None:
+            continue
+        attempt: Attempt = lane.attempt
+        request = attempt.request
+        attempt.spoke = True
+        state.record(records.FIRST_OUTPUT, request, attempt=attempt)
+        for sibling in [a for a in request.live.values() if a is not attempt]:
+            ledger.revoke(state, sibling, AttemptState.REVOKED, Reason.REVOKED)
+        if request.state is RequestState.QUEUED:
+            requests.leave_queue(state, request)
+        if request.state is not RequestState.RUNNING:
+            move_request(request, RequestState.RUNNING)
+
+
+def on_finished(state: State, event: ItemsFinished) -> None:
+    """Results came from a node."""
+    node = state.session(event.node_id, event.epoch)
+    if node is None:
+        for item in event.items:
+            _late(state, item, event.node_id)
+        return
+    for item in event.items:
+        attempt = node.in_flight.get(item.dispatch_id)
+        if attempt is None:
+            _late(state, item, event.node_id)
+            continue
+        attempt.output_tokens = item.output_tokens
+        ledger.settle(state, attempt)
+        if item.dispatch_id in attempt.request.live:
+            _conclude(state, node, attempt, item)
+        else:
+            _late(state, item, event.node_id)
+    state.emit(AcknowledgeResults(event.node_id, event.epoch, len(event.items)))
+    ledger.check_drained(state, node)
+
+
+def _late(state: State, item: ItemEnd, node_id: str) -> None:
+    """A result that nobody may use: cancelled, revoked, or of a dead session."""
+    state.totals.late_results += 1
+    state.totals.wasted_output_tokens += item.output_tokens
+    state.record(records.LATE_RESULT, node_id=node_id, dispatch_id=item.dispatch_id)
+
+
+def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
+    """A live attempt ended on its node."""
+    request = attempt.request
+    reason = item.reason
+    if reason is Reason.NONE:
+        _succeed(state, node, attempt, item)
+    elif item.refused:
+        _refused(state, node, attempt, item)
+    elif reason in CALLERS_FAULT:
+        ledger.end(state, attempt, AttemptState.FAILED, reason, item.message)
+        requests.finish(
+            state, request, Outcome.FAILED, reason, item.message,
+            attempt=attempt, payload=item.payload, metadata=item.metadata,
+        )  # fmt: skip
+    elif reason is Reason.DEADLINE_EXCEEDED:
+        ledger.end(state, attempt, AttemptState.CANCELLED, reason, item.message)
+        requests.finish(
+            state, request, Outcome.EXPIRED, reason, item.message,
+            attempt=attempt, payload=item.payload,
+        )  # fmt: skip
+    else:
+        node.failed += 1
+        ledger.end(state, attempt, AttemptState.FAILED, reason, item.message)
+        retry(state, attempt)
+
+
+def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
+    took = state.now - attempt.started_at
+    model = attempt.model
+    attempt.engine.service.setdefault(model, ServiceEstimate()).learn(took, item.output_tokens)
+    state.pools[model].estimate.learn(took, item.output_tokens)
+    node.finished += 1
+    state.totals.output_tokens += item.output_tokens
+    if node.drain is not None and not node.drain.ended_at:
+        node.drain.finished.append(attempt.request.request_id)
+    ledger.end(state, attempt, AttemptState.SUCCEEDED, Reason.NONE)
+    requests.finish(
+        state, attempt.request, Outcome.SUCCEEDED, attempt=attempt, payload=item.payload
+    )
+
+
+def _refused(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
+    """Not started there. The engine is left alone for a moment, so that this cannot spin."""
+    if item.reason is not Reason.NODE_DRAINING:
+        pause = state.settings.health.refused_pause
+        attempt.engine.blocked_until = state.now + pause
+        state.timers.set(("unblock", node.node_id), state.now + pause)
+    ledger.end(state, attempt, AttemptState.REFUSED, item.reason, item.message)
+    give_back(state, attempt)
+
+
+def give_back(state: State, attempt: Attempt) -> None:
+    """Queue the request again at its old place, uncharged: the attempt never started."""
+    request = attempt.request
+    request.charged -= 1
+    if request.live or request.state is RequestState.QUEUED:
+        return
+    moved = _resume(state, attempt)
+    drain = attempt.node.drain
+    if drain is not None and not drain.ended_at:
+        (drain.moved if moved else drain.lost).append(request.request_id)
+    if moved:
+        requests.queue_again(state, request, state.now)
+
+
+def retry(state: State, attempt: Attempt) -> None:
+    """The attempt has ended without an answer: try again elsewhere, or give up."""
+    request = attempt.request
+    incarnation = attempt.node.incarnation
+    if incarnation not in request.tried:
+        request.tried.append(incarnation)
+    if request.live:
+        return  # its sibling may still answer
+    verdict = state.policies.failover.decide(attempt, attempt.reason, state.now)
+    if isinstance(verdict, GiveUp):
+        _give_up(state, attempt, verdict.reason, verdict.message)
+    elif request.state is RequestState.QUEUED:
+        pass  # it was queued again when its session broke
+    elif _resume(state, attempt):
+        _fail_over(state, attempt, verdict.at)
+
+
+def _fail_over(state: State, attempt: Attempt, at: Instant) -> None:
+    request = attempt.request
+    note_failover(state, attempt)
+    drain = attempt.node.drain
+    if drain is not None and attempt.node.availability is NodeAvailability.DRAINING:
+        drain.moved.append(request.request_id)
+    requests.queue_again(state, request, at)
+
+
+def note_failover(state: State, attempt: Attempt) -> None:
+    """Count and record that the request moves on from this attempt."""
+    state.totals.failovers += 1
+    output = attempt.request.output
+    state.record(
+        records.FAILOVER,
+        attempt.request,
+        attempt=attempt,
+        node_id=attempt.node.node_id,
+        pool=attempt.model,
+        reason=attempt.reason.name if attempt.reason else "SESSION_BROKEN",
+        emitted=sum(output.offsets.values()) if output is not None else 0,
+    )
+
+
+def _resume(state: State, attempt: Attempt) -> bool:
+    """Settle how the request goes on after what its client already has; False: it ended."""
+    request = attempt.request
+    output = request.output
+    if output is None or not output.begun:
+        return True
+    mode = request.resume_mode
+    if mode is not ResumeMode.FAIL and _can_continue(state, request):
+        request.continuing = True
+        return True
+    if mode is ResumeMode.RESTART:
+        request.output = Output(state.new_id(), output.sink)
+        request.continuing = False
+        return True
+    _give_up(
+        state, attempt, Reason.STREAM_INTERRUPTED,
+        f"its node was lost after {sum(output.offsets.values())} bytes of output, "
+        "which cannot be continued",
+    )  # fmt: skip
+    return False
+
+
+def _can_continue(state: State, request: Request) -> bool:
+    """One unguided choice of text, and a model that goes on from prompt plus output."""
+    assert request.output is not None
+    request.output.positions()
+    plain = all(
+        choice == 0 and channel in (0, 1) for choice, channel, _ in request.output.positions()
+    )
+    engines = state.pools[request.served_model].engines
+    resumable = any(e.models[request.served_model].resumable for e in engines)
+    return request.continuable and plain and (resumable or not engines)
+
+
+def _give_up(state: State, attempt: Attempt, reason: Reason, message: str) -> None:
+    request = attempt.request
+    drain = attempt.node.drain
+    if drain is not None and attempt.node.availability is NodeAvailability.DRAINING:
+        drain.lost.append(request.request_id)
+    emitted = sum(request.output.offsets.values()) if request.output is not None else 0
+    requests.finish(
+        state, request, Outcome.FAILED, reason, message, attempt=attempt,
+        metadata={
+            "attempts": str(request.charged),
+            "lastReason": attempt.reason.name,
+            "emittedBytes": str(emitted),
+        },
+    )  # fmt: skip

@@ -1,0 +1,213 @@
+"""What does the core ask of its policies?
+
+One protocol, one method, one question each. Policies are pure: they see read-only views (the types
+of `types.py`), get `now` as an argument, and return data; the core carries it out. A policy is
+named and chosen in the configuration (`policies/__init__.py` has the registry).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler_service.core.outcomes import Reason
+from scheduler_service.core.types import Attempt, Batch, Duration, Engine, Instant, Request
+
+
+class Ordering(Protocol):
+    """Which band head goes next?"""
+
+    def key(self, head: Request, now: Instant) -> tuple[int, ...]:
+        """The smallest goes first. Total: it ends in the request's place."""
+        ...
+
+
+@dataclass(slots=True)
+class PoolLoad:
+    """What admission and degrade see of a pool."""
+
+    waiting: int  # interactive requests in the queue
+    waiting_bytes: int  # of all pools
+    ahead: int  # of them, those that would go before the newcomer
+    free_inputs: int  # room on eligible engines now
+    parallel: int  # inputs that run at once on its live nodes
+    live_nodes: int
+    expected_service: Duration  # least estimate for this request on any node; 0: unknown
+    mean_service: Duration  # of the pool; 0: unknown
+    max_requests: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Admission says no, and why."""
+
+    reason: Reason
+    message: str
+    retry_after: Duration | None
+    metadata: dict[str, str]
+
+
+class Admission(Protocol):
+    """May this request enter, or is it refused at once?"""
+
+    def decide(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
+        """None: it may enter."""
+        ...
+
+    def estimated_wait(self, load: PoolLoad) -> Duration:
+        """Time in the queue to expect; 0: none, or unknown."""
+        ...
+
+
+@dataclass(slots=True)
+class BatchView:
+    """A static batch that could be sent now."""
+
+    waiting: int  # requests that could join, the head included; like and unlike
+    inputs_max: int  # the batch may hold
+    oldest_at: Instant  # when its oldest began to wait
+    earliest_deadline: Instant  # of the head
+    expected_service: Duration  # of a batch; 0: unknown
+
+
+@dataclass(slots=True)
+class Close:
+    """Send it now."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class WaitUntil:
+    """Wait for more, at most until then."""
+
+    at: Instant
+
+
+class BatchFormer(Protocol):
+    """Send this batch now, or wait until when?"""
+
+    def decide(self, view: BatchView, now: Instant) -> Close | WaitUntil:
+        """Called whenever a batch's pool changed, and at the instant it asked for."""
+        ...
+
+
+class Filter(Protocol):
+    """Can this engine take this request at all, credit aside?"""
+
+    def why_not(self, request: Request, engine: Engine) -> str | None:
+        """A stable word, or None when it can."""
+        ...
+
+
+class Scorer(Protocol):
+    """How soon would it finish there?"""
+
+    def estimate(self, request: Request, engine: Engine, now: Instant) -> Duration:
+        """Expected time to completion."""
+        ...
+
+
+class Picker(Protocol):
+    """Which of the scored engines?"""
+
+    def pick(self, scored: Sequence[tuple[Duration, Engine]], request: Request) -> Engine:
+        """One of `scored`, which is not empty."""
+        ...
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A model that could stand in."""
+
+    model: str
+    live_nodes: int
+    free_inputs: int
+    waiting: int
+
+
+class Degrade(Protocol):
+    """Which of the permitted models stands in, if any?"""
+
+    def choose(self, request: Request, candidates: Sequence[Candidate]) -> str | None:
+        """The substitute; None: there is none."""
+        ...
+
+
+@dataclass(slots=True)
+class RetryAt:
+    """Queue it again then, at its old place."""
+
+    at: Instant
+
+
+@dataclass(slots=True)
+class GiveUp:
+    """No further attempt."""
+
+    reason: Reason
+    message: str
+
+
+class Failover(Protocol):
+    """Try again, when, or give up?"""
+
+    def decide(self, attempt: Attempt, reason: Reason, now: Instant) -> RetryAt | GiveUp:
+        """Called after the attempt was charged."""
+        ...
+
+
+@dataclass(slots=True)
+class ScaleView:
+    """A pool as the autoscaler sees it."""
+
+    pool: str
+    waiting: int  # interactive
+    oldest_wait: Duration
+    ready: int
+    starting: int
+    running: int  # inputs in flight
+    slots: int
+    min_nodes: int
+    max_nodes: int
+    last_out_at: Instant  # -NEVER: never
+    last_in_at: Instant
+    idle_since: Instant  # NEVER: it is not idle
+
+
+@dataclass(slots=True)
+class ScalePlan:
+    """How many nodes there should be."""
+
+    desired: int
+    reason: str
+
+
+class Autoscale(Protocol):
+    """How many nodes should the pool have?"""
+
+    def plan(self, view: ScaleView, now: Instant) -> ScalePlan | None:
+        """None: leave it as it is."""
+        ...
+
+
+@dataclass(slots=True)
+class PolicySet:
+    """The policies in force."""
+
+    ordering: Ordering
+    admission: Admission
+    former: BatchFormer
+    filters: Sequence[Filter]
+    scorer: Scorer
+    picker: Picker
+    degrade: Degrade
+    failover: Failover
+    autoscale: Autoscale
+
+
+def batch_is_full(batch: Batch) -> bool:
+    """Whether the engine's batch limit is reached, counted in inputs."""
+    return sum(a.inputs for a in batch.attempts) >= batch.engine.max_batch

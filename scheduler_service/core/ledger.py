@@ -1,0 +1,93 @@
+"""What is out on the nodes, and who of it may still speak?
+
+Two ends of an attempt, often at different times:
+
+- `end`: its outcome is decided. It leaves the request's live set and the relay at once, so nothing
+  of it counts any more (cancelled, revoked, lost, failed, succeeded).
+- `settle`: its node no longer holds it (a result came, the node is lost, a report says so). Only
+  then is the slot free in our books. One owner, one release, on every path.
+"""
+
+from __future__ import annotations
+
+from scheduler_service.core import records
+from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reason
+from scheduler_service.core.state import State
+from scheduler_service.core.transitions import move_attempt, move_availability
+from scheduler_service.core.types import Attempt, Node
+
+
+def charge(attempt: Attempt) -> None:
+    """Enter a dispatched attempt into the books."""
+    engine, node = attempt.engine, attempt.node
+    node.items_sent += 1
+    attempt.sent_index = node.items_sent
+    node.in_flight[attempt.dispatch_id] = attempt
+    engine.charged_inputs += attempt.inputs
+    engine.in_flight_inputs += attempt.inputs
+    engine.in_flight_items += 1
+    batch = attempt.batch
+    batch.attempts.append(attempt)
+    batch.open_items += 1
+    batch.held_items += 1
+    engine.open_batches[batch.batch_id] = batch
+
+
+def end(
+    state: State, attempt: Attempt, how: AttemptState, reason: Reason, message: str = ""
+) -> None:
+    """Decide the attempt's outcome; nothing of it counts from now on."""
+    request = attempt.request
+    request.live.pop(attempt.dispatch_id, None)
+    state.relay.revoke(attempt.dispatch_id)
+    move_attempt(attempt, how)
+    attempt.ended_at = state.now
+    attempt.reason = reason
+    attempt.message = message
+    if how not in (AttemptState.SUCCEEDED, AttemptState.REFUSED):
+        state.totals.wasted_output_tokens += attempt.output_tokens
+    state.record(records.ATTEMPT_ENDED, request, attempt=attempt, node_id=attempt.node.node_id)
+    batch = attempt.batch
+    batch.open_items -= 1
+    if batch.open_items == 0:
+        state.record(records.BATCH_FINISHED, batch=batch, node_id=attempt.node.node_id)
+
+
+def revoke(state: State, attempt: Attempt, how: AttemptState, reason: Reason) -> None:
+    """End it and, where its node may still run it, ask the node to stop."""
+    end(state, attempt, how, reason)
+    node = attempt.node
+    if attempt.dispatch_id in node.in_flight and node.connected and node.alive:
+        key = (node.node_id, node.epoch, reason)
+        state.cancels.setdefault(key, []).append(attempt.dispatch_id)
+
+
+def settle(state: State, attempt: Attempt) -> None:
+    """Its node no longer holds it: the room is free in our books."""
+    engine, node = attempt.engine, attempt.node
+    del node.in_flight[attempt.dispatch_id]
+    engine.in_flight_inputs -= attempt.inputs
+    engine.in_flight_items -= 1
+    batch = attempt.batch
+    batch.held_items -= 1
+    if batch.held_items == 0:
+        engine.open_batches.pop(batch.batch_id, None)
+    state.touch_engine(engine)
+
+
+def check_drained(state: State, node: Node) -> None:
+    """A draining node without work is drained."""
+    if node.availability is not NodeAvailability.DRAINING or node.in_flight:
+        return
+    move_availability(node, NodeAvailability.DRAINED)
+    drain = node.drain
+    if drain is not None and not drain.ended_at:
+        drain.ended_at = state.now
+        state.record(
+            records.NODE_DRAINED,
+            node_id=node.node_id,
+            finished=len(drain.finished),
+            moved=len(drain.moved),
+            lost=len(drain.lost),
+            reason=drain.reason,
+        )

@@ -1,0 +1,221 @@
+"""Who waits, and in which order do they go?
+
+A pool's queue is ten bands of interactive requests and ten of job items. A band is an
+insertion-ordered dict: push, pop, cancel and oldest are O(1) at any length. Requests that come back
+(failover, refusal) keep their place: they wait in a short list beside the dict.
+
+A `Walk` yields requests in dispatch order without removing them, so that a batch can be formed,
+unlike ones skipped, and all that were taken removed in one go.
+
+THE FLOOR. Of any `floor_every` consecutive dispatches at least one goes to the oldest waiting
+request, whatever the order says (alternately interactive and job while both wait), so a request
+with m older ones in its pool starts after at most floor_every * (m + 1) dispatches, or twice that
+while job items wait too. If the oldest cannot be placed at all now, the next oldest has the turn.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+
+from scheduler_service.core.interfaces import Ordering
+from scheduler_service.core.outcomes import RequestClass
+from scheduler_service.core.types import PRIORITIES, Instant, Request
+
+
+class Band:
+    """Requests of one class and priority, oldest place first."""
+
+    __slots__ = ("_back", "_main")
+
+    def __init__(self) -> None:
+        self._main: dict[int, Request] = {}  # by rid, in order of arrival
+        self._back: list[tuple[int, Request]] = []  # (place, request) that came back, sorted
+
+    def __len__(self) -> int:
+        return len(self._main) + len(self._back)
+
+    def push(self, request: Request) -> None:
+        """Add a newcomer at the end."""
+        self._main[request.rid] = request
+
+    def push_back(self, request: Request) -> None:
+        """Add one at its old place."""
+        bisect.insort(self._back, (request.place, request), key=lambda pair: pair[0])
+
+    def remove(self, request: Request) -> bool:
+        """Take it out; whether it was here."""
+        if self._main.pop(request.rid, None) is not None:
+            return True
+        at = bisect.bisect_left(self._back, request.place, key=lambda pair: pair[0])
+        if at < len(self._back) and self._back[at][1] is request:
+            del self._back[at]
+            return True
+        return False
+
+    def head(self) -> Request | None:
+        """The oldest place."""
+        return next(iter(self), None)
+
+    def __iter__(self) -> Iterator[Request]:
+        if not self._back:
+            yield from self._main.values()
+            return
+        back = iter(self._back)
+        come = next(back, None)
+        for request in self._main.values():
+            while come is not None and come[0] < request.place:
+                yield come[1]
+                come = next(back, None)
+            yield request
+        while come is not None:
+            yield come[1]
+            come = next(back, None)
+
+
+class PoolQueue:
+    """The waiting requests of one pool, and its floor counters."""
+
+    __slots__ = ("bands", "floor_every", "interactive", "job_turn", "jobs", "since_floor")
+
+    def __init__(self, floor_every: int) -> None:
+        self.bands = {(cls, p): Band() for cls in RequestClass for p in reversed(PRIORITIES)}
+        self.floor_every = floor_every
+        self.since_floor = 0  # dispatches since the floor's last turn
+        self.job_turn = False  # whose turn is next while both classes wait
+        self.interactive = 0  # waiting
+        self.jobs = 0
+
+    def __len__(self) -> int:
+        return self.interactive + self.jobs
+
+    def __iter__(self) -> Iterator[Request]:
+        for band in self.bands.values():
+            yield from band
+
+    def push(self, request: Request, *, returning: bool = False) -> None:
+        """Add it; `returning`: at its old place."""
+        band = self.bands[request.request_class, request.priority]
+        if returning:
+            band.push_back(request)
+        else:
+            band.push(request)
+        self._count(request, 1)
+
+    def remove(self, request: Request) -> bool:
+        """Take it out; whether it was here."""
+        if not self.bands[request.request_class, request.priority].remove(request):
+            return False
+        self._count(request, -1)
+        return True
+
+    def _count(self, request: Request, by: int) -> None:
+        if request.request_class is RequestClass.INTERACTIVE:
+            self.interactive += by
+        else:
+            self.jobs += by
+
+    def heads(self) -> list[Request]:
+        """The oldest of each band that has any, most urgent interactive band first."""
+        heads = (band.head() for band in self.bands.values() if band)
+        return [head for head in heads if head is not None]
+
+    def oldest(self, request_class: RequestClass | None = None) -> Request | None:
+        """The oldest place of the class, or of both."""
+        heads = [h for h in self.heads() if request_class in (None, h.request_class)]
+        return min(heads, key=lambda r: r.place, default=None)
+
+    def depth(self, request_class: RequestClass, priority: int) -> int:
+        """How many wait in one band."""
+        return len(self.bands[request_class, priority])
+
+    def ahead_of(self, request: Request) -> int:
+        """How many would go before a newcomer like it; an estimate: equal or more urgent bands."""
+        if request.request_class is RequestClass.JOB:
+            return self.interactive + sum(
+                self.depth(RequestClass.JOB, p) for p in PRIORITIES if p >= request.priority
+            )
+        return sum(
+            self.depth(RequestClass.INTERACTIVE, p) for p in PRIORITIES if p >= request.priority
+        )
+
+    def start_bound(self) -> int:
+        """Dispatches until the youngest waiting request starts, at most; 0: no bound."""
+        turns = 2 if self.interactive and self.jobs else 1
+        return self.floor_every * turns * len(self)
+
+    def walk(self, ordering: Ordering, now: Instant) -> Walk:
+        """Look at the requests in dispatch order. End it with `finish`."""
+        return Walk(self, ordering, now)
+
+
+class Walk:
+    """A pass over a queue in dispatch order; nothing is removed before `finish`."""
+
+    __slots__ = ("_cursors", "_now", "_ordering", "_queue", "_taken", "floor")
+
+    def __init__(self, queue: PoolQueue, ordering: Ordering, now: Instant) -> None:
+        self._queue = queue
+        self._ordering = ordering
+        self._now = now
+        self._cursors: list[tuple[Request, Iterator[Request]]] = []
+        for band in queue.bands.values():
+            if band:
+                cursor = iter(band)
+                self._cursors.append((next(cursor), cursor))
+        self._taken: list[Request] = []
+        self.floor = False  # whether the last `peek` was the floor's choice
+
+    def peek(self) -> Request | None:
+        """Who would be dispatched next; None: nobody is left."""
+        if not self._cursors:
+            return None
+        queue = self._queue
+        self.floor = 0 < queue.floor_every <= queue.since_floor + 1
+        return self._oldest() if self.floor else self._best()
+
+    def take(self, request: Request) -> None:
+        """It is dispatched: count it and go on."""
+        queue = self._queue
+        self._taken.append(request)
+        if self.floor:
+            queue.since_floor = 0
+            queue.job_turn = request.request_class is RequestClass.INTERACTIVE
+        else:
+            queue.since_floor += 1
+        self._advance(request)
+
+    def skip(self, request: Request) -> None:
+        """It cannot go now; it keeps its place."""
+        self._advance(request)
+
+    def finish(self) -> None:
+        """Remove all that were taken."""
+        for request in self._taken:
+            self._queue.remove(request)
+
+    def _best(self) -> Request:
+        """By order: interactive before jobs."""
+        if len(self._cursors) == 1:
+            return self._cursors[0][0]
+        now, key = self._now, self._ordering.key
+        heads = [h for h, _ in self._cursors if h.request_class is RequestClass.INTERACTIVE]
+        return min(heads or [h for h, _ in self._cursors], key=lambda head: key(head, now))
+
+    def _oldest(self) -> Request:
+        """By place, of the class whose turn it is."""
+        heads = [head for head, _ in self._cursors]
+        cls = RequestClass.JOB if self._queue.job_turn else RequestClass.INTERACTIVE
+        mine = [h for h in heads if h.request_class is cls]
+        return min(mine or heads, key=lambda r: r.place)
+
+    def _advance(self, request: Request) -> None:
+        """Move on in the band whose head this was."""
+        for index, (head, cursor) in enumerate(self._cursors):
+            if head is request:
+                following = next(cursor, None)
+                if following is None:
+                    del self._cursors[index]
+                else:
+                    self._cursors[index] = (following, cursor)
+                return

@@ -1,0 +1,118 @@
+"""Whose output may reach the client, and from which offset on?
+
+Beside `step`, because tokens are too many for it. The core opens a lane per dispatch id and revokes
+it; the edge calls `accept` for every delta of a node. A request's `Output` is what its client has
+been sent: lanes that continue it share it, so
+
+    at most one attempt's text reaches the client at any offset.
+
+    lane 1 (node a)   |0====12|            revoked when its node is lost
+    lane 2 (node b)           |12=====30|  CONTINUE: goes on at the offset the client has
+    lane 3 (node c)   |0===...             two live attempts: the first to speak holds the
+                                           output, the others are STALE from then on
+
+Positions are (choice, channel, offset) as in the protocol's `TokenDeltas`. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+STALE: Final = -1  # not live, or another attempt holds the output: drop and count
+GAP: Final = -2  # text is missing before it: the peer broke the protocol
+
+_CHANNELS: Final = 1 << 12  # channels are below 16 + 1024
+
+
+class Output:
+    """What one client has been sent of one output of its request."""
+
+    __slots__ = ("offsets", "output_id", "sink", "speaker", "tokens")
+
+    def __init__(self, output_id: int, sink: Any) -> None:
+        self.output_id = output_id
+        self.sink = sink  # the edge's own
+        self.speaker = 0  # dispatch id that holds it; 0: nobody has spoken yet
+        self.offsets: dict[int, int] = {}  # next offset by choice * 4096 + channel
+        self.tokens = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been sent."""
+        return bool(self.offsets)
+
+    def positions(self) -> list[tuple[int, int, int]]:
+        """(choice, channel, next offset) of everything sent so far."""
+        return [(key // _CHANNELS, key % _CHANNELS, end) for key, end in self.offsets.items()]
+
+
+class Lane:
+    """The right of one live attempt to speak."""
+
+    __slots__ = ("attempt", "dispatch_id", "output", "spoke")
+
+    def __init__(self, dispatch_id: int, output: Output, attempt: Any) -> None:
+        self.dispatch_id = dispatch_id
+        self.output = output
+        self.attempt = attempt
+        self.spoke = False  # something of it was let through: the edge then posts OutputsBegun
+
+    def accept(self, choice: int, channel: int, offset: int, length: int, tokens: int) -> int:
+        """Take one delta of `length` units at `offset`.
+
+        Returns how many leading units the client has already (0: all of it is new, `length`: none
+        is), or STALE, or GAP. What is new counts as sent.
+        """
+        output = self.output
+        if output.speaker != self.dispatch_id:
+            if output.speaker:
+                return STALE
+            output.speaker = self.dispatch_id
+        self.spoke = True
+        key = choice * _CHANNELS + channel
+        have = output.offsets.get(key, 0)
+        if offset == have:  # the usual case
+            output.offsets[key] = have + length
+            output.tokens += tokens
+            return 0
+        if offset > have:
+            return GAP
+        end = offset + length
+        if end <= have:
+            return length
+        output.offsets[key] = end
+        output.tokens += tokens
+        return have - offset
+
+
+class Relay:
+    """All live lanes. The core opens and revokes; the edge looks up."""
+
+    __slots__ = ("lanes", "stale")
+
+    def __init__(self) -> None:
+        self.lanes: dict[int, Lane] = {}
+        self.stale = 0  # deltas dropped because their id was not live
+
+    def open(self, dispatch_id: int, output: Output, attempt: Any, *, sole: bool) -> None:
+        """Let `dispatch_id` speak. `sole`: it is the only live attempt, so it holds the output;
+        else the first of them to speak will.
+        """
+        output.speaker = dispatch_id if sole else 0
+        self.lanes[dispatch_id] = Lane(dispatch_id, output, attempt)
+
+    def revoke(self, dispatch_id: int) -> None:
+        """Silence it, now and for ever. Unknown ids are ignored."""
+        lane = self.lanes.pop(dispatch_id, None)
+        if lane is not None and lane.output.speaker == dispatch_id:
+            lane.output.speaker = 0
+
+    def accept(
+        self, dispatch_id: int, choice: int, channel: int, offset: int, length: int, tokens: int = 0
+    ) -> int:
+        """`Lane.accept` by id; STALE, and counted, where the id is not live."""
+        lane = self.lanes.get(dispatch_id)
+        verdict = STALE if lane is None else lane.accept(choice, channel, offset, length, tokens)
+        if verdict == STALE:
+            self.stale += 1
+        return verdict

@@ -1,0 +1,282 @@
+"""The life of a request: how does it enter, wait, leave the queue and end?
+
+`finish` is the only way to the one terminal outcome. Timers of a request are keyed by
+rid * 4 + kind, so that setting one costs no allocation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from scheduler_service.core import ledger, records
+from scheduler_service.core.commands import AcceptRequest, FinishRequest
+from scheduler_service.core.interfaces import Candidate, Refusal
+from scheduler_service.core.outcomes import (
+    AttemptState,
+    Outcome,
+    Reason,
+    RequestState,
+)
+from scheduler_service.core.state import Pool, State
+from scheduler_service.core.transitions import move_request
+from scheduler_service.core.types import (
+    MILLISECOND,
+    NEVER,
+    SECOND,
+    Attempt,
+    Duration,
+    Instant,
+    Request,
+)
+
+DEADLINE: Final = 0
+WAIT: Final = 1
+RETRY: Final = 2
+
+_RECORD_OF: Final = {
+    Outcome.CANCELLED: records.CANCELLED,
+    Outcome.EXPIRED: records.EXPIRED,
+    Outcome.REJECTED: records.REJECTED,
+}
+
+
+def submit(state: State, request: Request) -> None:
+    """Admit the request into its pool's queue, or refuse it."""
+    state.totals.received += 1
+    request.place = state.new_place()
+    request.served_model = request.model
+    request.queued_at = state.now
+    state.requests[request.rid] = request
+    refusal = _refusal(state, request)
+    if refusal is not None:
+        finish(
+            state,
+            request,
+            Outcome.REJECTED,
+            refusal.reason,
+            refusal.message,
+            retry_after=refusal.retry_after,
+            metadata=refusal.metadata,
+        )
+        return
+    state.record(records.SUBMIT, request)
+    state.timers.set(request.rid * 4 + DEADLINE, request.deadline)
+    if request.stream:
+        pool = state.pools[request.served_model]
+        load = state.load_of(pool, request)
+        load.ahead = pool.queue.ahead_of(request)
+        wait = state.policies.admission.estimated_wait(load)
+        state.emit(AcceptRequest(request, load.ahead, wait))
+    enter_queue(state, request)
+
+
+def _refusal(state: State, request: Request) -> Refusal | None:
+    """Why it may not enter; degrades it where that lets it in."""
+    if state.draining:
+        return Refusal(
+            Reason.SCHEDULER_DRAINING, f"this scheduler is stopping: {state.draining}",
+            SECOND, {},
+        )  # fmt: skip
+    if request.model not in state.pools:
+        known = ", ".join(sorted(state.pools)) or "none yet"
+        return Refusal(
+            Reason.MODEL_NOT_FOUND,
+            f"no model {request.model!r} here; known models: {known}",
+            None,
+            {"model": request.model},
+        )
+    refusal = _admission(state, request)
+    if refusal is None:
+        if not state.pools[request.model].live:
+            degrade(state, request, "no_capacity")
+        return None
+    if refusal.reason is Reason.DEADLINE_UNREACHABLE and degrade(state, request, "deadline"):
+        return _admission(state, request)
+    return refusal
+
+
+def _admission(state: State, request: Request) -> Refusal | None:
+    pool = state.pools[request.served_model]
+    load = state.load_of(pool, request)
+    if request.deadline < NEVER:
+        load.ahead = pool.queue.ahead_of(request)
+    return state.policies.admission.decide(request, load, state.now)
+
+
+def enter_queue(state: State, request: Request, *, returning: bool = False) -> None:
+    """Put it into its pool's queue; `returning`: at its old place."""
+    pool = state.pools[request.served_model]
+    request.in_queue = True
+    pool.queue.push(request, returning=returning)
+    state.waiting_bytes += request.size_bytes
+    _arm_wait(state, request, pool)
+    state.touch(pool.model)
+
+
+def leave_queue(state: State, request: Request, *, taken: bool = False) -> None:
+    """End this stay in the queue. `taken`: the walk that took it removes it there."""
+    if request.in_queue:
+        if not taken:
+            state.pools[request.served_model].queue.remove(request)
+        state.waiting_bytes -= request.size_bytes
+        request.in_queue = False
+    request.queue_time += state.now - request.queued_at
+    state.timers.cancel(request.rid * 4 + WAIT)
+
+
+def queue_again(state: State, request: Request, at: Instant) -> None:
+    """Back to its old place, now or at `at`; the time until then counts as waiting."""
+    move_request(request, RequestState.QUEUED)
+    request.queued_at = state.now
+    if at <= state.now:
+        enter_queue(state, request, returning=True)
+        return
+    _arm_wait(state, request, state.pools[request.served_model])
+    state.timers.set(request.rid * 4 + RETRY, at)
+
+
+def _arm_wait(state: State, request: Request, pool: Pool) -> None:
+    """Wake up when its wait has to have a consequence: max_wait, degrade, or no node at all."""
+    at = NEVER
+    if request.max_wait < NEVER:
+        at = request.queued_at + max(0, request.max_wait - request.queue_time)
+    if request.degrade_after < NEVER and request.degrade and not request.degraded:
+        due = request.queued_at + max(0, request.degrade_after - request.queue_time)
+        at = min(at, due if due > state.now else state.now + SECOND)
+    if not pool.live:
+        at = min(at, _grace_ends(state, request, pool))
+    if at < NEVER:
+        state.timers.set(request.rid * 4 + WAIT, at)
+
+
+def _grace_ends(state: State, request: Request, pool: Pool) -> Instant:
+    return max(pool.dead_since, request.queued_at) + state.settings.queue.no_node_grace
+
+
+def on_timer(state: State, rid: int, kind: int) -> None:
+    """One of a request's timers fired."""
+    request = state.requests.get(rid)
+    if request is None:
+        return
+    if kind == DEADLINE:
+        finish(
+            state, request, Outcome.EXPIRED, Reason.DEADLINE_EXCEEDED,
+            "its time was over before it ended",
+        )  # fmt: skip
+    elif kind == RETRY and request.state is RequestState.QUEUED and not request.in_queue:
+        enter_queue(state, request, returning=True)
+    elif kind == WAIT and request.state is RequestState.QUEUED:
+        _on_wait(state, request)
+
+
+def _on_wait(state: State, request: Request) -> None:
+    """It waited as long as it may: degrade, end, or wait on."""
+    pool = state.pools[request.served_model]
+    waited = request.waited(state.now)
+    if waited >= request.max_wait:
+        if not degrade(state, request, "max_wait"):
+            finish(
+                state, request, Outcome.EXPIRED, Reason.MAX_WAIT_EXCEEDED,
+                f"waited {waited // MILLISECOND} ms, the longest it allows",
+                metadata={"queueDepth": str(len(pool.queue))},
+            )  # fmt: skip
+        return
+    if waited >= request.degrade_after and degrade(state, request, "overload"):
+        return
+    if not pool.live and state.now >= _grace_ends(state, request, pool):
+        finish(
+            state, request, Outcome.FAILED, Reason.NO_CAPACITY,
+            f"no live node serves {pool.model!r}; start an agent that has it",
+            retry_after=SECOND, metadata={"model": pool.model},
+        )  # fmt: skip
+        return
+    _arm_wait(state, request, pool)
+
+
+def degrade(state: State, request: Request, reason: str) -> bool:
+    """Substitute the first feasible model that it permits; once. Whether that was done."""
+    begun = request.output is not None and request.output.begun
+    if request.degraded or not request.degrade or begun:
+        return False
+    candidates = []
+    for model in request.degrade:
+        pool = state.pools.get(model)
+        if pool is not None and model != request.served_model:
+            load = state.load_of(pool, request)
+            candidates.append(Candidate(model, load.live_nodes, load.free_inputs, load.waiting))
+    chosen = state.policies.degrade.choose(request, candidates)
+    if chosen is None:
+        return False
+    if request.in_queue:
+        state.pools[request.served_model].queue.remove(request)
+    request.served_model = chosen
+    request.degrade_reason = reason
+    state.totals.degraded += 1
+    state.record(records.DEGRADED, request, pool=chosen, source=request.model, reason=reason)
+    if request.in_queue:
+        state.pools[chosen].queue.push(request, returning=True)
+        state.touch(chosen)
+    return True
+
+
+def note_no_node(state: State, pool: Pool) -> None:
+    """Nobody alive serves the pool: say so once, and look at those who wait."""
+    if not pool.no_node_noted:
+        pool.no_node_noted = True
+        state.record(records.NO_AVAILABLE_NODE, pool=pool.model, waiting=len(pool.queue))
+    for band in list(pool.queue.bands.values()):
+        for request in list(band):
+            if not degrade(state, request, "no_capacity"):
+                _arm_wait(state, request, pool)
+
+
+def cancel(state: State, rid: int, reason: Reason, message: str) -> bool:
+    """End it as cancelled; whether it was known."""
+    request = state.requests.get(rid)
+    if request is None:
+        return False
+    finish(state, request, Outcome.CANCELLED, reason, message)
+    return True
+
+
+def finish(
+    state: State,
+    request: Request,
+    outcome: Outcome,
+    reason: Reason = Reason.NONE,
+    message: str = "",
+    *,
+    attempt: Attempt | None = None,
+    payload: Any = None,
+    retry_after: Duration | None = None,
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """The one end of a request: nothing of it stays in queue, timers, relay or live attempts."""
+    if request.state is RequestState.QUEUED and outcome is not Outcome.REJECTED:
+        leave_queue(state, request)
+    for sibling in list(request.live.values()):
+        ledger.revoke(state, sibling, _end_of(sibling, attempt, outcome), reason or Reason.REVOKED)
+    move_request(request, RequestState.FINISHED)
+    request.finished_at = state.now
+    request.outcome = outcome
+    request.reason = reason
+    for kind in (DEADLINE, WAIT, RETRY):
+        state.timers.cancel(request.rid * 4 + kind)
+    del state.requests[request.rid]
+    state.finished.append(request)
+    state.totals.outcomes[outcome] += 1
+    kind_of_record = _RECORD_OF.get(outcome)
+    if kind_of_record is not None:
+        state.record(kind_of_record, request, reason=reason.name, message=message)
+    state.record(records.FINISHED, request, attempt=attempt)
+    state.emit(
+        FinishRequest(
+            request, outcome, reason, message, attempt, payload, retry_after, metadata or {}
+        )
+    )
+
+
+def _end_of(sibling: Attempt, winner: Attempt | None, outcome: Outcome) -> AttemptState:
+    if winner is not None and sibling is not winner:
+        return AttemptState.REVOKED
+    return AttemptState.FAILED if outcome is Outcome.FAILED else AttemptState.CANCELLED

@@ -1,0 +1,123 @@
+"""How many nodes should each pool have, and which leaves first?
+
+The rule is a policy; this module feeds it once per tick, counts nodes that were asked for and have
+not joined yet (so that one lack does not ask again each tick), and drains on scale-in: starting
+ones are simply no longer wanted, then goes an idle one, then the least loaded, the youngest first.
+Only nodes that an autoscaler started (`managed`) are drained.
+"""
+
+from __future__ import annotations
+
+from scheduler_service.core import records, sessions
+from scheduler_service.core.commands import RequestScale
+from scheduler_service.core.events import DrainRequested, ScaleFailed
+from scheduler_service.core.interfaces import ScaleView
+from scheduler_service.core.outcomes import NodeAvailability, NodeHealth
+from scheduler_service.core.state import Pool, State
+from scheduler_service.core.types import NEVER, Node
+
+TICK = "autoscale"
+
+
+def start(state: State) -> None:
+    """Arm the tick, where scaling is on."""
+    if state.settings.autoscale.enabled and TICK not in state.timers:
+        state.timers.set(TICK, state.now + state.settings.autoscale.tick)
+
+
+def on_tick(state: State) -> None:
+    """Ask the policy about every pool."""
+    state.timers.set(TICK, state.now + state.settings.autoscale.tick)
+    for pool in list(state.pools.values()):
+        _plan(state, pool)
+
+
+def ready_nodes(pool: Pool) -> list[Node]:
+    """Live nodes of the pool that take or will soon take work, by id."""
+    nodes: dict[str, Node] = {}
+    for engine in pool.engines:
+        node = engine.node
+        if node.availability is NodeAvailability.ACTIVE and node.health is not NodeHealth.EJECTED:
+            nodes[node.node_id] = node
+    return list(nodes.values())
+
+
+def view_of(state: State, pool: Pool) -> ScaleView:
+    """The pool as the policy sees it."""
+    limits, scale = state.settings.autoscale, pool.scale
+    nodes = ready_nodes(pool)
+    waiting = pool.queue.interactive
+    oldest = pool.queue.oldest()
+    running = sum(e.in_flight_inputs for e in pool.engines)
+    if waiting or running:
+        scale.idle_since = NEVER
+    elif scale.idle_since >= NEVER:
+        scale.idle_since = state.now
+    return ScaleView(
+        pool=pool.model,
+        waiting=waiting,
+        oldest_wait=state.now - oldest.queued_at if oldest is not None else 0,
+        ready=len(nodes),
+        starting=_starting(state, pool, len(nodes)),
+        running=running,
+        slots=sum(e.spec.slots for e in pool.engines),
+        min_nodes=limits.min_nodes,
+        max_nodes=limits.max_nodes,
+        last_out_at=scale.last_out_at,
+        last_in_at=scale.last_in_at,
+        idle_since=scale.idle_since,
+    )
+
+
+def _starting(state: State, pool: Pool, ready: int) -> int:
+    """Nodes asked for that have not joined; those that take too long count no more."""
+    scale = pool.scale
+    if state.now - scale.asked_at > state.settings.autoscale.start_timeout:
+        return 0
+    return max(0, scale.desired - ready)
+
+
+def _plan(state: State, pool: Pool) -> None:
+    view = view_of(state, pool)
+    plan = state.policies.autoscale.plan(view, state.now)
+    current = view.ready + view.starting
+    if plan is None or plan.desired == current:
+        return
+    scale = pool.scale
+    drained: list[str] = []
+    if plan.desired > current:
+        scale.last_out_at = scale.asked_at = state.now
+        kind = records.SCALE_OUT
+    else:
+        drained = _drain(state, pool, view.ready - plan.desired)
+        if not drained and not view.starting:
+            return  # nothing of it is ours to stop
+        scale.last_in_at = state.now
+        kind = records.SCALE_IN
+    scale.desired, scale.reason = plan.desired, plan.reason
+    state.record(
+        kind, pool=pool.model, source=current, target=plan.desired, reason=plan.reason,
+        drained=drained,
+    )  # fmt: skip
+    state.emit(
+        RequestScale(pool.model, plan.desired, view.ready, view.starting, plan.reason, drained)
+    )
+
+
+def _drain(state: State, pool: Pool, count: int) -> list[str]:
+    """Drain so many managed nodes: the least loaded, then the youngest, then by id."""
+    mine = [n for n in ready_nodes(pool) if n.spec.managed]
+    mine.sort(key=lambda n: (len(n.in_flight), -n.joined_at, n.node_id))
+    leaving = mine[: max(0, count)]
+    grace = state.settings.autoscale.drain_grace
+    for node in leaving:
+        sessions.on_drain(state, DrainRequested(node.node_id, grace, True, "scale-in"))
+    return [n.node_id for n in leaving]
+
+
+def on_failed(state: State, event: ScaleFailed) -> None:
+    """The actuator could not: what it did not start is not awaited."""
+    pool = state.pools.get(event.pool)
+    if pool is not None:
+        pool.scale.desired = len(ready_nodes(pool))
+        state.record(records.SCALE_FAILED, pool=event.pool, message=event.message)

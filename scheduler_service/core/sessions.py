@@ -1,0 +1,466 @@
+"""The life of a node: how does it join, fall silent, come back, drain and go?
+
+Theory of operation. One stream is one session; a node's books (`Node`) belong to one session and
+start anew with the next. Liveness is any message.
+
+    joined --silent 3 s, or its stream broke--> SUSPECT --2 s more--> LOST
+                 ^-------- heard again, or a new stream of the same boot --|
+
+SUSPECT: no new work; work that delivered nothing moves at once if the stream broke (both attempts
+may then speak, the first wins); work in mid-stream waits for the window. LOST: everything there is
+fenced off and failed over; a message that comes later meets a session that no longer exists, and
+the agent is told to abandon what it holds when it says hello again.
+
+A newcomer that claims the id of a live session is refused, unless that session misses a ping.
+"""
+
+from __future__ import annotations
+
+from scheduler_service.core import failover, ledger, records, requests
+from scheduler_service.core.commands import CloseSession, DrainNode, PingNode, WelcomeNode
+from scheduler_service.core.events import (
+    CreditsGranted,
+    DrainRequested,
+    NodeCordoned,
+    NodeDescribed,
+    NodeJoined,
+    NodesHeard,
+    ReportReceived,
+    SessionBroken,
+)
+from scheduler_service.core.outcomes import (
+    AttemptState,
+    NodeAvailability,
+    NodeHealth,
+    Reason,
+    RequestState,
+)
+from scheduler_service.core.state import State
+from scheduler_service.core.transitions import move_availability, move_health, move_request
+from scheduler_service.core.types import SECOND, Attempt, Drain, Engine, Node, NodeSpec
+
+DRAIN_MARGIN = 2 * SECOND  # after its grace, before the agent's word is no longer waited for
+
+
+def on_joined(state: State, event: NodeJoined) -> None:
+    """A new stream said hello."""
+    old = state.nodes.get(event.node_id)
+    if old is None or not _holds_id(state, old, event):
+        _admit(state, event)
+        return
+    waiting = state.newcomers.get(event.node_id)
+    if waiting is not None:
+        _refuse(state, waiting, old)
+    state.newcomers[event.node_id] = event
+    state.emit(PingNode(old.node_id, old.epoch))
+    state.timers.set(("ping", old.node_id), state.now + state.settings.health.ping_timeout)
+
+
+def _holds_id(state: State, old: Node, event: NodeJoined) -> bool:
+    """Whether another process's session of that id seems alive."""
+    recent = state.now - old.last_heard < state.settings.health.session_timeout
+    return old.alive and old.connected and recent and old.boot_id != event.boot_id
+
+
+def on_ping_timeout(state: State, node_id: str) -> None:
+    """The holder of a claimed id did not answer: the newcomer takes its place."""
+    newcomer = state.newcomers.pop(node_id, None)
+    if newcomer is not None:
+        _admit(state, newcomer)
+
+
+def _refuse(state: State, newcomer: NodeJoined, holder: Node) -> None:
+    state.record(records.NODE_REFUSED, node_id=holder.node_id, reason="NODE_ID_IN_USE")
+    state.emit(
+        CloseSession(
+            newcomer.node_id,
+            newcomer.epoch,
+            Reason.NODE_ID_IN_USE,
+            f"a live agent already has the node id {holder.node_id!r}; give this one another",
+            reconnect=False,
+        )
+    )
+
+
+def _admit(state: State, event: NodeJoined) -> None:
+    """Open the session's books; take over what the agent still holds and we still want."""
+    old = state.nodes.get(event.node_id)
+    node = Node(event.node_id, event.boot_id, event.epoch, event.spec, state.now, state.now)
+    if old is not None:
+        node.finished, node.failed = old.finished, old.failed
+        if old.availability is NodeAvailability.CORDONED or (
+            old.boot_id == node.boot_id and old.availability is not NodeAvailability.ACTIVE
+        ):
+            node.availability, node.drain = old.availability, old.drain
+            node.state_reason = old.state_reason
+        if old.alive and old.boot_id != node.boot_id:
+            lose(state, old, "its agent was restarted")
+    state.nodes[node.node_id] = node
+    _build_engines(node, event.spec, old)
+    adopted: list[int] = []
+    if old is not None and old.alive:
+        adopted = _take_over(state, old, node, {item.dispatch_id for item in event.running})
+    kept = set(adopted)  # membership only
+    abandon = [i.dispatch_id for i in event.running if i.dispatch_id not in kept]
+    _set_serving_health(node)
+    state.emit(WelcomeNode(node.node_id, node.epoch, abandon, adopted))
+    state.record(
+        records.NODE_JOINED,
+        node_id=node.node_id,
+        role=event.spec.role,
+        models=sorted({m for e in node.engines.values() for m in e.models}),
+        adopted=len(adopted),
+        abandoned=len(abandon),
+    )
+    _watch(state, node)
+    state.timers.cancel(("lost", node.node_id))
+    state.timers.cancel(("forget", node.node_id))
+    state.rebuild_pools()
+
+
+def _take_over(state: State, old: Node, node: Node, held: set[int]) -> list[int]:
+    """The same agent is back on a new stream: keep what it holds, give back what never arrived."""
+    adopted = []
+    for attempt in list(old.in_flight.values()):
+        ledger.settle(state, attempt)
+        live = attempt.dispatch_id in attempt.request.live
+        engine = node.engines.get(attempt.engine.engine_id)
+        if live and engine is not None and attempt.dispatch_id in held:
+            _readopt(state, node, engine, attempt)
+            adopted.append(attempt.dispatch_id)
+        elif live:
+            ledger.end(state, attempt, AttemptState.REFUSED, Reason.REVOKED, "it never arrived")
+            failover.give_back(state, attempt)
+    if old.connected:
+        state.emit(
+            CloseSession(
+                old.node_id, old.epoch, Reason.SESSION_REPLACED,
+                "a newer stream of this agent took over", reconnect=False,
+            )
+        )  # fmt: skip
+    return adopted
+
+
+def _readopt(state: State, node: Node, engine: Engine, attempt: Attempt) -> None:
+    """Enter a held attempt into the new session's books, uncharged (its first credits say so)."""
+    attempt.engine = engine
+    attempt.sent_index = 0
+    node.in_flight[attempt.dispatch_id] = attempt
+    engine.in_flight_inputs += attempt.inputs
+    engine.in_flight_items += 1
+    attempt.batch.held_items += 1
+    engine.open_batches[attempt.batch.batch_id] = attempt.batch
+    request = attempt.request
+    if request.state is RequestState.QUEUED:  # it was queued again when the stream broke
+        requests.leave_queue(state, request)
+        move_request(request, RequestState.DISPATCHED)
+
+
+def _build_engines(node: Node, spec: NodeSpec, old: Node | None) -> None:
+    """Make or refresh the books of each engine; learned times and open work stay."""
+    before = old.engines if old is not None else {}
+    engines = {}
+    for engine_spec in spec.engines:
+        models = {m.model: m for m in engine_spec.models}
+        engine = node.engines.get(engine_spec.engine_id)
+        if engine is None:
+            engine = Engine(node, engine_spec, models)
+            former = before.get(engine_spec.engine_id)
+            if former is not None:
+                engine.service = former.service
+        engine.spec, engine.models = engine_spec, models
+        engines[engine_spec.engine_id] = engine
+    node.spec = spec
+    node.engines = engines
+
+
+def _set_serving_health(node: Node) -> None:
+    """STARTING until an engine is healthy and a model of it active."""
+    serving = any(
+        e.spec.healthy and any(m.active for m in e.models.values()) for e in node.engines.values()
+    )
+    if node.health in (NodeHealth.STARTING, NodeHealth.HEALTHY):
+        move_health(node, NodeHealth.HEALTHY if serving else NodeHealth.STARTING)
+
+
+def on_described(state: State, event: NodeDescribed) -> None:
+    """Engines, models or slots changed."""
+    node = state.session(event.node_id, event.epoch)
+    if node is None:
+        return
+    _build_engines(node, event.spec, None)
+    _set_serving_health(node)
+    state.rebuild_pools()
+
+
+def on_heard(state: State, event: NodesHeard) -> None:
+    """Messages came from these."""
+    for node_id, epoch in event.nodes:
+        node = state.session(node_id, epoch)
+        if node is None:
+            continue
+        node.last_heard = state.now
+        if node.health is NodeHealth.SUSPECT and node.connected:
+            _recover(state, node)
+        if state.newcomers:
+            newcomer = state.newcomers.pop(node_id, None)
+            if newcomer is not None:
+                state.timers.cancel(("ping", node_id))
+                _refuse(state, newcomer, node)
+
+
+def _recover(state: State, node: Node) -> None:
+    state.timers.cancel(("lost", node.node_id))
+    move_health(node, NodeHealth.STARTING)
+    _set_serving_health(node)
+    node.state_reason = ""
+    state.record(records.NODE_RECOVERED, node_id=node.node_id)
+    _watch(state, node)
+    state.rebuild_pools()
+
+
+def on_credits(state: State, event: CreditsGranted) -> None:
+    """The agent's running totals of what may be sent."""
+    node = state.session(event.node_id, event.epoch)
+    if node is None:
+        return
+    for engine_id, inputs, tokens in event.credits:
+        engine = node.engines.get(engine_id)
+        if engine is not None:
+            engine.credit_inputs = max(engine.credit_inputs, inputs)
+            engine.credit_tokens = tokens
+            state.touch_engine(engine)
+
+
+def on_report(state: State, event: ReportReceived) -> None:
+    """Reconcile the books with what really runs."""
+    node = state.session(event.node_id, event.epoch)
+    if node is None:
+        return
+    if _load_changed(node, event):
+        _set_serving_health(node)
+        state.rebuild_pools()
+    held = {i for ids in event.held.values() for i in ids}  # membership only
+    for attempt in list(node.in_flight.values()):
+        if attempt.sent_index <= event.items_received and attempt.dispatch_id not in held:
+            _heal_lost(state, node, attempt)
+    for ids in event.held.values():
+        for dispatch_id in ids:
+            if dispatch_id not in node.in_flight:
+                _heal_unknown(state, node, dispatch_id)
+    ledger.check_drained(state, node)
+
+
+def _heal_lost(state: State, node: Node, attempt: Attempt) -> None:
+    """We think that it runs there, the node does not: free the room, move the work."""
+    attempt.engine.healed += 1
+    state.totals.healed += 1
+    state.record(records.LEDGER_HEALED, attempt=attempt, node_id=node.node_id, what="lost")
+    ledger.settle(state, attempt)
+    if attempt.dispatch_id in attempt.request.live:
+        message = "its node no longer knows it"
+        ledger.end(state, attempt, AttemptState.LOST, Reason.NODE_LOST, message)
+        failover.retry(state, attempt)
+
+
+def _heal_unknown(state: State, node: Node, dispatch_id: int) -> None:
+    """The node runs what we do not know of: stop it."""
+    state.totals.healed += 1
+    state.record(records.LEDGER_HEALED, node_id=node.node_id, what="unknown")
+    key = (node.node_id, node.epoch, Reason.REVOKED)
+    state.cancels.setdefault(key, []).append(dispatch_id)
+
+
+def _load_changed(node: Node, event: ReportReceived) -> bool:
+    """Take over health and loaded models; whether any of it changed."""
+    changed = False
+    for engine_id, engine in node.engines.items():
+        healthy = engine_id not in event.unhealthy
+        changed |= healthy is not engine.spec.healthy
+        engine.spec.healthy = healthy
+        inactive = event.inactive_models.get(engine_id, ())
+        for model in engine.models.values():
+            active = model.model not in inactive
+            changed |= active is not model.active
+            model.active = active
+    return changed
+
+
+def on_broken(state: State, event: SessionBroken) -> None:
+    """The node's stream ended."""
+    newcomer = state.newcomers.get(event.node_id)
+    if newcomer is not None and newcomer.epoch == event.epoch:
+        del state.newcomers[event.node_id]
+        return
+    node = state.session(event.node_id, event.epoch)
+    if node is None:
+        return
+    node.connected = False
+    state.rebuild_pools()
+    if event.goodbye and not node.in_flight:
+        _leave(state, node)
+        return
+    _suspect(state, node, "its stream broke")
+    for attempt in list(node.in_flight.values()):
+        _move_undelivered(state, attempt)
+
+
+def _move_undelivered(state: State, attempt: Attempt) -> None:
+    """Nothing of it reached the client: dispatch it elsewhere too; the first to speak wins."""
+    request = attempt.request
+    if (
+        attempt.dispatch_id not in request.live
+        or attempt.spoke
+        or request.state is RequestState.QUEUED
+        or request.charged >= request.max_attempts
+    ):
+        return
+    if attempt.node.incarnation not in request.tried:
+        request.tried.append(attempt.node.incarnation)
+    failover.note_failover(state, attempt)
+    requests.queue_again(state, request, state.now)
+
+
+def on_silence(state: State, node_id: str) -> None:
+    """Look whether the node was heard lately enough."""
+    node = state.nodes.get(node_id)
+    if node is None or not node.alive or node.health is NodeHealth.SUSPECT:
+        return
+    due = node.last_heard + state.settings.health.session_timeout
+    if due > state.now:
+        state.timers.set(("silence", node_id), due)
+    else:
+        _suspect(state, node, "it fell silent")
+
+
+def _watch(state: State, node: Node) -> None:
+    state.timers.set(
+        ("silence", node.node_id), node.last_heard + state.settings.health.session_timeout
+    )
+
+
+def _suspect(state: State, node: Node, why: str) -> None:
+    if node.health is NodeHealth.SUSPECT:
+        return
+    move_health(node, NodeHealth.SUSPECT)
+    node.state_reason = why
+    state.record(
+        records.NODE_SUSPECT, node_id=node.node_id, reason=why, in_flight=len(node.in_flight)
+    )
+    state.timers.set(("lost", node.node_id), state.now + state.settings.health.resume_window)
+    state.rebuild_pools()
+
+
+def on_window_over(state: State, node_id: str) -> None:
+    """The resume window passed without a sign of life."""
+    node = state.nodes.get(node_id)
+    if node is not None and node.health is NodeHealth.SUSPECT:
+        lose(state, node, node.state_reason)
+
+
+def lose(state: State, node: Node, why: str) -> None:
+    """Fence the session off and fail over all that it held."""
+    move_health(node, NodeHealth.LOST)
+    node.state_reason = why
+    node.lost_at = state.now
+    state.record(records.NODE_LOST, node_id=node.node_id, reason=why, in_flight=len(node.in_flight))
+    if node.connected:
+        state.emit(
+            CloseSession(
+                node.node_id, node.epoch, Reason.NODE_LOST,
+                f"this session was given up: {why}; say hello again", reconnect=True,
+            )
+        )  # fmt: skip
+        node.connected = False
+    state.rebuild_pools()
+    for attempt in list(node.in_flight.values()):
+        ledger.settle(state, attempt)
+        if attempt.dispatch_id in attempt.request.live:
+            node.failed += 1
+            ledger.end(state, attempt, AttemptState.LOST, Reason.NODE_LOST, why)
+            failover.retry(state, attempt)
+    _end_drain(state, node)
+    _note_empty_pools(state, node)
+    state.timers.set(("forget", node.node_id), state.now + state.settings.health.lost_memory)
+
+
+def _leave(state: State, node: Node) -> None:
+    """It said goodbye and held nothing."""
+    move_health(node, NodeHealth.LOST)
+    node.lost_at = state.now
+    node.state_reason = "it left"
+    _end_drain(state, node)
+    state.rebuild_pools()
+    _note_empty_pools(state, node)
+    state.timers.set(("forget", node.node_id), state.now + state.settings.health.lost_memory)
+
+
+def _end_drain(state: State, node: Node) -> None:
+    ledger.check_drained(state, node)
+
+
+def _note_empty_pools(state: State, node: Node) -> None:
+    for model in sorted({m for e in node.engines.values() for m in e.models}):
+        pool = state.pools[model]
+        if not pool.live and len(pool.queue):
+            requests.note_no_node(state, pool)
+
+
+def on_forget(state: State, node_id: str) -> None:
+    """A lost node is no longer shown."""
+    node = state.nodes.get(node_id)
+    if node is not None and not node.alive:
+        del state.nodes[node_id]
+
+
+def on_cordoned(state: State, event: NodeCordoned) -> None:
+    """An operator takes the node out of service for new work, or back in."""
+    node = state.nodes.get(event.node_id)
+    if node is None or not node.alive:
+        return
+    wanted = NodeAvailability.CORDONED if event.cordoned else NodeAvailability.ACTIVE
+    if event.cordoned and node.availability is not NodeAvailability.ACTIVE:
+        return
+    if node.availability is wanted:
+        return
+    move_availability(node, wanted)
+    if not event.cordoned and node.drain is not None:
+        node.drain.ended_at = node.drain.ended_at or state.now
+    node.state_reason = event.reason
+    kind = records.NODE_CORDONED if event.cordoned else records.NODE_UNCORDONED
+    state.record(kind, node_id=node.node_id, reason=event.reason)
+    state.rebuild_pools()
+
+
+def on_drain(state: State, event: DrainRequested) -> None:
+    """No new work for it; what runs finishes within the grace, the rest moves."""
+    node = state.nodes.get(event.node_id)
+    if node is None or not node.alive or node.availability is NodeAvailability.DRAINING:
+        return
+    move_availability(node, NodeAvailability.DRAINING)
+    node.drain = Drain(state.now, event.grace, event.terminate, event.reason)
+    node.state_reason = event.reason
+    state.record(
+        records.NODE_DRAINING, node_id=node.node_id, reason=event.reason,
+        in_flight=len(node.in_flight), by_agent=event.by_agent,
+    )  # fmt: skip
+    if not event.by_agent:
+        state.emit(DrainNode(node.node_id, node.epoch, event.grace, event.terminate, event.reason))
+    state.timers.set(("drain", node.node_id), state.now + event.grace + DRAIN_MARGIN)
+    state.rebuild_pools()
+    ledger.check_drained(state, node)
+
+
+def on_drain_over(state: State, node_id: str) -> None:
+    """The agent did not give back the rest in time: move it without its word."""
+    node = state.nodes.get(node_id)
+    if node is None or node.availability is not NodeAvailability.DRAINING:
+        return
+    for attempt in list(node.in_flight.values()):
+        live = attempt.dispatch_id in attempt.request.live
+        if live:
+            ledger.revoke(state, attempt, AttemptState.CANCELLED, Reason.NODE_DRAINING)
+        ledger.settle(state, attempt)
+        if live:
+            failover.give_back(state, attempt)
+    ledger.check_drained(state, node)

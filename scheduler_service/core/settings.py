@@ -1,0 +1,65 @@
+"""Which limits and times does the core keep? Plain values; the edge parses and checks them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler_service.core.types import MILLISECOND, SECOND, Duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """Bounds of the queue (of one pool where not said otherwise)."""
+
+    max_requests: int = 10_000  # interactive, waiting beyond what free slots take at once
+    max_bytes: int = 1 << 30  # of all waiting requests of all pools
+    floor_every: int = 8  # of so many consecutive dispatches one goes to the oldest; 0: off
+    no_node_grace: Duration = 30 * SECOND  # how long a request waits for a first live node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSettings:
+    """When is a node no longer trusted?"""
+
+    session_timeout: Duration = 3 * SECOND  # silence that makes it SUSPECT
+    resume_window: Duration = 2 * SECOND  # from SUSPECT to LOST
+    ping_timeout: Duration = 1 * SECOND  # for the holder of an id that a newcomer claims
+    lost_memory: Duration = 600 * SECOND  # how long a lost node is still shown
+    refused_pause: Duration = 100 * MILLISECOND  # an engine that refused work is left alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverSettings:
+    """How often and how soon is work tried again?"""
+
+    max_attempts: int = 3
+    backoff_base: Duration = 50 * MILLISECOND
+    backoff_max: Duration = 2 * SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoscaleSettings:
+    """Bounds and times of scaling; the rule itself is a policy."""
+
+    enabled: bool = False
+    min_nodes: int = 1
+    max_nodes: int = 4
+    tick: Duration = 1 * SECOND
+    start_timeout: Duration = 120 * SECOND  # a requested node that has not joined counts no more
+    drain_grace: Duration = 60 * SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSettings:
+    """All settings of the core."""
+
+    term: int = 1  # of this scheduler; in the high bits of every id
+    seed: int = 0
+    queue: QueueSettings = field(default_factory=QueueSettings)
+    health: HealthSettings = field(default_factory=HealthSettings)
+    failover: FailoverSettings = field(default_factory=FailoverSettings)
+    autoscale: AutoscaleSettings = field(default_factory=AutoscaleSettings)
+    known_models: frozenset[str] = frozenset()  # accepted before any node has them
+    max_events_per_step: int = 256
+    finished_memory: int = 10_000  # finished requests that can still be listed
+    check_every: int = 256  # steps between full walks of the invariants; 1 in small tests

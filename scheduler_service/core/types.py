@@ -1,0 +1,322 @@
+"""What does the core know of requests, attempts, nodes and engines?
+
+Slotted and unfrozen: these are on the hot path (`docs/adr/0002-cost-of-the-pure-core.md`). Only
+modules of this package write to them; policies and the edge read. Time is integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler_service.core.outcomes import (
+    AttemptState,
+    EngineMode,
+    NodeAvailability,
+    NodeHealth,
+    Outcome,
+    Reason,
+    RequestClass,
+    RequestState,
+    ResumeMode,
+)
+
+if TYPE_CHECKING:
+    from scheduler_service.core.relay import Output
+
+Instant = int  # nanoseconds of a monotonic clock
+Duration = int  # nanoseconds
+
+NEVER: Final[Instant] = (1 << 62) - 1  # also "no limit" as a Duration; sums of two stay below 2**63
+MICROSECOND: Final[Duration] = 1_000
+MILLISECOND: Final[Duration] = 1_000_000
+SECOND: Final[Duration] = 1_000_000_000
+
+PRIORITIES: Final = range(1, 11)  # 10 is the most urgent
+
+
+@dataclass(slots=True)
+class Traits:
+    """What may have to be equal, or alike, in a static batch. Only compared, never read."""
+
+    params: bytes = b""  # the serialised sampling parameters
+    input_kind: int = 0
+    tensor_shapes: str = ""
+    dimensions: int = 0
+    length: int = 0  # of the input, in the caller's unit (bytes of text, or token ids)
+
+
+@dataclass(slots=True)
+class Request:
+    """One request: what the edge states of it (first part), and where it is (second part)."""
+
+    rid: int  # the core's own number, from 1, unique in this process
+    request_id: str
+    model: str  # asked for
+    priority: int = 5  # 1..10
+    received_at: Instant = 0
+    tenant: str = ""
+    user_id: str = ""
+    task_type: str = "other"
+    request_class: RequestClass = RequestClass.INTERACTIVE
+    deadline: Instant = NEVER
+    max_wait: Duration = NEVER  # over all stays in the queue
+    degrade: tuple[str, ...] = ()  # models to fall back on, in order; empty: never
+    degrade_after: Duration = NEVER
+    max_attempts: int = 3
+    resume_mode: ResumeMode = ResumeMode.DEFAULT
+    continuable: bool = True  # one choice, unguided: its output may be continued elsewhere
+    stream: bool = False
+    inputs: int = 1  # texts or choices; what it is charged, up to an engine's slots
+    prompt_tokens: int = 0  # an estimate; 0: unknown
+    output_tokens: int = 0  # expected; 0: unknown
+    size_bytes: int = 0
+    affinity_key: str = ""
+    traits: Traits | None = None  # None: batches with everything of its model
+    context: Any = None  # the edge's own; opaque here
+
+    # Where it is. Written by the core only.
+    state: RequestState = RequestState.QUEUED
+    place: int = 0  # in the queue; kept when it is queued again
+    served_model: str = ""  # the pool it is in: `model`, or its substitute
+    degrade_reason: str = ""  # not empty: it was degraded
+    queued_at: Instant = 0  # start of this stay in the queue
+    queue_time: Duration = 0  # of the former stays
+    first_dispatch_at: Instant = 0
+    finished_at: Instant = 0
+    outcome: Outcome | None = None
+    reason: Reason = Reason.NONE
+    attempts: list[Attempt] = field(default_factory=list)
+    live: dict[int, Attempt] = field(default_factory=dict)  # by dispatch id; may still speak
+    charged: int = 0  # attempts that count against max_attempts
+    tried: list[str] = field(default_factory=list)  # node incarnations that failed it
+    output: Output | None = None  # what the client has been sent, if it streams
+    continuing: bool = False  # the next attempt goes on from `output`
+    preemptions: int = 0
+    in_queue: bool = False  # QUEUED and not in it: held back until its next try is due
+
+    @property
+    def degraded(self) -> bool:
+        """Whether another model than the one asked for serves it."""
+        return self.degrade_reason != ""
+
+    def waited(self, now: Instant) -> Duration:
+        """Time in the queue so far, over all stays."""
+        if self.state is RequestState.QUEUED:
+            return self.queue_time + now - self.queued_at
+        return self.queue_time
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try of one request on one engine. `dispatch_id` names it for ever."""
+
+    dispatch_id: int
+    number: int  # from 1
+    request: Request
+    engine: Engine
+    model: str
+    batch: Batch
+    inputs: int  # charged
+    started_at: Instant
+    sent_index: int = 0  # the how many-th item sent in its node's session, from 1
+    chosen_by: str = "order"  # or "floor"
+    queue_wait: Duration = 0  # the stay in the queue that it ended
+    output_id: int = 0
+    state: AttemptState = AttemptState.RUNNING
+    running: bool = False  # the node said so
+    spoke: bool = False  # output of it reached the client
+    ended_at: Instant = 0
+    reason: Reason = Reason.NONE
+    message: str = ""
+    output_tokens: int = 0
+
+    @property
+    def node(self) -> Node:
+        """The node it was sent to."""
+        return self.engine.node
+
+
+@dataclass(slots=True)
+class Batch:
+    """Requests sent together. For a continuous engine it only saves messages."""
+
+    batch_id: str
+    engine: Engine
+    model: str
+    atomic: bool
+    close_reason: str  # "size", "timeout", "deadline", "idle_node", "floor", "credit"
+    created_at: Instant
+    oldest_wait: Duration = 0
+    attempts: list[Attempt] = field(default_factory=list)
+    open_items: int = 0  # attempts that have not ended
+    held_items: int = 0  # of them and of the cancelled ones, those that the node still holds
+
+
+@dataclass(slots=True)
+class BatchRules:
+    """What an engine needs equal in a static batch (`BatchKeyRules` of the protocol)."""
+
+    equal: tuple[str, ...] = ()
+    max_length_ratio: float = 0.0  # 0: no limit
+    max_tokens: int = 0  # padded, over the batch; 0: no limit
+
+
+@dataclass(slots=True)
+class ModelSpec:
+    """A model, or adapter, on an engine, as the agent describes it."""
+
+    model: str
+    base_model: str = ""
+    context_length: int = 0  # 0: unknown
+    max_concurrency: int = 0  # 0: the engine's slots
+    resumable: bool = False
+    streaming: bool = True
+    task_types: tuple[str, ...] = ()  # empty: the node's
+    active: bool = True
+    configured_service: Duration = 0  # mean service time by its profile; 0: unknown
+
+
+@dataclass(slots=True)
+class EngineSpec:
+    """An engine, as the agent describes it."""
+
+    engine_id: str
+    mode: EngineMode
+    slots: int
+    max_batch_size: int = 0  # 0: as slots
+    look_ahead: int = 0
+    rules: BatchRules = field(default_factory=BatchRules)
+    models: tuple[ModelSpec, ...] = ()
+    healthy: bool = True
+
+
+@dataclass(slots=True)
+class NodeSpec:
+    """A node, as its agent describes it."""
+
+    engines: tuple[EngineSpec, ...]
+    role: str = "primary"  # or "backup"
+    task_types: tuple[str, ...] = ()  # empty: all
+    managed: bool = False  # started by an autoscaler, which may drain it
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ServiceEstimate:
+    """Learned service time of one model on one engine, or of a pool (exponential averages)."""
+
+    mean: Duration = 0  # dispatch to result; 0: nothing known
+    tokens: float = 0.0  # output tokens of such an attempt
+    samples: int = 0
+
+    def learn(self, duration: Duration, tokens: int) -> None:
+        """Add one finished attempt; the average follows with a weight of 1/8."""
+        if self.samples == 0:
+            self.mean, self.tokens = duration, float(tokens)
+        else:
+            self.mean += (duration - self.mean) >> 3
+            self.tokens += (tokens - self.tokens) / 8
+        self.samples += 1
+
+    def expect(self, output_tokens: int) -> Duration:
+        """Service time of a request of that many output tokens (0: unknown, the mean).
+
+        Scaled by tokens within a factor of ten, as prompt length predicts nothing here.
+        """
+        if output_tokens <= 0 or self.tokens <= 0:
+            return self.mean
+        return int(self.mean * min(10.0, max(0.1, output_tokens / self.tokens)))
+
+
+@dataclass(slots=True)
+class Engine:
+    """The core's books about one engine of a live node."""
+
+    node: Node
+    spec: EngineSpec
+    models: dict[str, ModelSpec]
+    credit_inputs: int = 0  # the agent's running total of this session
+    credit_tokens: int | None = None  # None: not limited
+    charged_inputs: int = 0  # ours, of this session
+    charged_tokens: int = 0
+    in_flight_items: int = 0
+    in_flight_inputs: int = 0
+    open_batches: dict[str, Batch] = field(default_factory=dict)  # not wholly ended
+    blocked_until: Instant = 0  # it refused work: left alone until then
+    healed: int = 0
+    service: dict[str, ServiceEstimate] = field(default_factory=dict)  # by model
+
+    @property
+    def engine_id(self) -> str:
+        """Its id, unique on the node."""
+        return self.spec.engine_id
+
+    @property
+    def max_batch(self) -> int:
+        """Inputs per dispatch batch at most."""
+        return self.spec.max_batch_size or self.spec.slots
+
+    def free_inputs(self) -> int:
+        """Inputs that may be sent now: within the agent's credit and within slots + look-ahead."""
+        spec = self.spec
+        return min(
+            self.credit_inputs - self.charged_inputs,
+            spec.slots + spec.look_ahead - self.in_flight_inputs,
+        )
+
+    def charge_of(self, request: Request) -> int:
+        """What the request costs here: its inputs, up to the slots."""
+        return min(request.inputs, self.spec.slots)
+
+
+@dataclass(slots=True)
+class Drain:
+    """What a drain waited for, moved and lost."""
+
+    started_at: Instant
+    grace: Duration
+    terminate: bool
+    reason: str
+    ended_at: Instant = 0  # 0: goes on
+    finished: list[str] = field(default_factory=list)  # request ids
+    moved: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Node:
+    """The core's books about one node."""
+
+    node_id: str
+    boot_id: str
+    epoch: int
+    spec: NodeSpec
+    joined_at: Instant
+    last_heard: Instant
+    health: NodeHealth = NodeHealth.STARTING
+    availability: NodeAvailability = NodeAvailability.ACTIVE
+    connected: bool = True
+    engines: dict[str, Engine] = field(default_factory=dict)
+    in_flight: dict[int, Attempt] = field(default_factory=dict)  # by id, until the node ends them
+    items_sent: int = 0  # in this session
+    finished: int = 0  # attempts that succeeded, since the scheduler's start
+    failed: int = 0
+    drain: Drain | None = None
+    state_reason: str = ""
+    lost_at: Instant = 0
+
+    @property
+    def incarnation(self) -> str:
+        """Names this process of the node, so that a restarted one is not blamed for the old."""
+        return f"{self.node_id}/{self.boot_id}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether its work may still come to an end there."""
+        return self.health is not NodeHealth.LOST
+
+    @property
+    def backup(self) -> bool:
+        """Whether it works only where no primary can."""
+        return self.spec.role == "backup"

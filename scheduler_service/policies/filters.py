@@ -1,0 +1,47 @@
+"""Can this engine take this request at all, credit aside? Each gives its own word as the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler_service.core.types import Engine, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Not where it failed before, in the same process of the agent."""
+
+    def why_not(self, request: Request, engine: Engine) -> str | None:
+        """ "tried" or None."""
+        return "tried" if request.tried and engine.node.incarnation in request.tried else None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskType:
+    """Only where its task type is served, by the model's own list, else the node's."""
+
+    def why_not(self, request: Request, engine: Engine) -> str | None:
+        """ "task_type" or None."""
+        served = engine.models[request.served_model].task_types or engine.node.spec.task_types
+        return "task_type" if served and request.task_type not in served else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """Not where its known tokens are more than the context holds."""
+
+    def why_not(self, request: Request, engine: Engine) -> str | None:
+        """ "context" or None."""
+        context = engine.models[request.served_model].context_length
+        return "context" if context and request.prompt_tokens > context else None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumable:
+    """What goes on from partial output only goes where the model can."""
+
+    def why_not(self, request: Request, engine: Engine) -> str | None:
+        """ "not_resumable" or None."""
+        if not request.continuing or engine.models[request.served_model].resumable:
+            return None
+        return "not_resumable"
