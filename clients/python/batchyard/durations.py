@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
-from typing import Union
+from functools import lru_cache
 
 from google.protobuf.duration_pb2 import Duration as ProtoDuration
 
@@ -13,7 +13,7 @@ from batchyard.errors import InvalidRequest
 
 __all__ = ["Duration", "parse_duration", "write_duration"]
 
-Duration = Union[str, float, timedelta]
+Duration = str | float | timedelta
 
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d)")
@@ -21,6 +21,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d)")
 _SECONDS_MAX = 315_576_000_000
 
 
+@lru_cache(maxsize=1024, typed=True)  # most calls of a program share a few
 def parse_duration(value: Duration, field: str) -> float:
     """The length in seconds; InvalidRequest naming `field` where it is none.
 
@@ -29,12 +30,13 @@ def parse_duration(value: Duration, field: str) -> float:
     >>> parse_duration("500ms", "max_wait")
     0.5
     """
-    if isinstance(value, str):
-        seconds = _parse_text(value, field)
-    elif isinstance(value, timedelta):
-        seconds = value.total_seconds()
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+    given: object = value  # whatever the annotation says
+    if isinstance(given, str):
+        seconds = _parse_text(given, field)
+    elif isinstance(given, timedelta):
+        seconds = given.total_seconds()
+    elif isinstance(given, int | float) and not isinstance(given, bool):
+        seconds = float(given)
     else:
         raise _refusal(f"a {type(value).__name__} is no duration", field)
     if not math.isfinite(seconds) or seconds < 0 or seconds > _SECONDS_MAX:

@@ -1,0 +1,170 @@
+"""What operators call, for code without an event loop; `AsyncAdmin` is for code with one."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from batchyard.async_admin import AsyncAdmin
+from batchyard.background import BackgroundLoop, SyncIterator
+from batchyard.channel import Tls
+from batchyard.durations import Duration
+from batchyard.v1 import (
+    Event,
+    Node,
+    NodeAvailability,
+    NodeHealth,
+    Report,
+    RequestFilter,
+    RequestSummary,
+    WatchEventsResponse,
+)
+
+__all__ = ["Admin", "AsyncAdmin"]
+
+
+class Admin:
+    """What operators call. The methods are those of AsyncAdmin.
+
+    with Admin() as admin:
+        print(admin.report().queue_size)
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        api_key: str | None = None,
+        tls: Tls = None,
+        core: AsyncAdmin | None = None,
+        loop: BackgroundLoop | None = None,
+    ) -> None:
+        """`core` and `loop` are for `Client.admin`, which shares its thread."""
+        self._core = core or AsyncAdmin(address, api_key=api_key, tls=tls)
+        self._loop = loop or BackgroundLoop()
+        self._finish = None if loop else weakref.finalize(self, self._loop.finish, self._core.close)
+
+    @property
+    def address(self) -> str:
+        return self._core.address
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def report(
+        self,
+        *,
+        window: Duration | None = None,
+        language: str = "",
+        omit_nodes: bool = False,
+        omit_queues: bool = False,
+        max_events: int = 0,
+    ) -> Report:
+        """The whole report. `window` defaults to 5 minutes; `language` is "en" or "zh"."""
+        return self._loop.run(
+            self._core.report(
+                window=window,
+                language=language,
+                omit_nodes=omit_nodes,
+                omit_queues=omit_queues,
+                max_events=max_events,
+            )
+        )
+
+    def watch_report(
+        self,
+        *,
+        interval: Duration | None = None,
+        window: Duration | None = None,
+        language: str = "",
+        omit_nodes: bool = False,
+        omit_queues: bool = False,
+        max_events: int = 0,
+    ) -> Iterator[Report]:
+        """The report now and then each `interval` (1 s), until the loop is left."""
+        source = self._core.watch_report(
+            interval=interval,
+            window=window,
+            language=language,
+            omit_nodes=omit_nodes,
+            omit_queues=omit_queues,
+            max_events=max_events,
+        )
+        return SyncIterator(self._loop, source)
+
+    def nodes(
+        self,
+        *,
+        availabilities: Iterable[NodeAvailability] = (),
+        healths: Iterable[NodeHealth] = (),
+        pool: str = "",
+    ) -> Iterator[Node]:
+        """All nodes that match."""
+        source = self._core.nodes(availabilities=availabilities, healths=healths, pool=pool)
+        return SyncIterator(self._loop, source)
+
+    def node(self, node_id: str) -> Node:
+        """One node; NotFound if there is none."""
+        return self._loop.run(self._core.node(node_id))
+
+    def cordon(self, node_id: str, *, reason: str = "") -> Node:
+        """No new work for the node; what runs goes on."""
+        return self._loop.run(self._core.cordon(node_id, reason=reason))
+
+    def uncordon(self, node_id: str, *, reason: str = "") -> Node:
+        """The node may work again."""
+        return self._loop.run(self._core.uncordon(node_id, reason=reason))
+
+    def drain(
+        self,
+        node_id: str,
+        *,
+        grace: Duration | None = None,
+        reason: str = "",
+        terminate: bool = False,
+    ) -> Node:
+        """Cordons the node; what still runs after `grace` is moved. See AsyncAdmin."""
+        return self._loop.run(
+            self._core.drain(node_id, grace=grace, reason=reason, terminate=terminate)
+        )
+
+    def requests(
+        self, matching: RequestFilter | None = None, *, page_size: int = 0
+    ) -> Iterator[RequestSummary]:
+        """Requests that match, newest first; finished ones as long as they are remembered."""
+        return SyncIterator(self._loop, self._core.requests(matching, page_size=page_size))
+
+    def events(
+        self,
+        *,
+        events: Iterable[str] = (),
+        since: datetime | None = None,
+        request_id: str = "",
+        node_id: str = "",
+        page_size: int = 0,
+    ) -> Iterator[Event]:
+        """Events that match, newest first."""
+        source = self._core.events(
+            events=events,
+            since=since,
+            request_id=request_id,
+            node_id=node_id,
+            page_size=page_size,
+        )
+        return SyncIterator(self._loop, source)
+
+    def watch_events(
+        self, *, events: Iterable[str] = (), after_event_id: str = ""
+    ) -> Iterator[WatchEventsResponse]:
+        """Events as they happen, several at a time; `gap` says that some were missed."""
+        source = self._core.watch_events(events=events, after_event_id=after_event_id)
+        return SyncIterator(self._loop, source)
+
+    def close(self) -> None:
+        """Closes the connection, unless it is a client's. Idempotent."""
+        if self._finish is not None:
+            self._finish()

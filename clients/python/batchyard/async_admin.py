@@ -1,0 +1,236 @@
+"""What operators call: the report, nodes, requests and events. Answers are the raw messages.
+
+    async with AsyncAdmin() as admin:
+        report = await admin.report(window="10m")
+        async for node in admin.nodes():
+            print(node.node_id)
+
+The admin address is the argument, else BATCHYARD_ADMIN_ADDRESS, else 127.0.0.1:7613.
+`client.admin` is one with the client's credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Any
+
+import grpc
+
+from batchyard.channel import Tls, admin_address_of, metadata_of, open_channel
+from batchyard.durations import Duration, parse_duration, write_duration
+from batchyard.rpc import call_stream, call_unary
+from batchyard.v1 import (
+    AdminServiceStub,
+    CordonNodeRequest,
+    DrainNodeRequest,
+    Event,
+    GetNodeRequest,
+    GetReportRequest,
+    ListEventsRequest,
+    ListNodesRequest,
+    ListRequestsRequest,
+    Node,
+    NodeAvailability,
+    NodeHealth,
+    Report,
+    RequestFilter,
+    RequestSummary,
+    UncordonNodeRequest,
+    WatchEventsRequest,
+    WatchEventsResponse,
+    WatchReportRequest,
+)
+
+__all__ = ["AsyncAdmin"]
+
+
+class AsyncAdmin:
+    """A client of AdminService, for one event loop."""
+
+    def __init__(
+        self, address: str | None = None, *, api_key: str | None = None, tls: Tls = None
+    ) -> None:
+        self.address = admin_address_of(address)
+        self._metadata = metadata_of(api_key)
+        self._tls = tls
+        self._channel: grpc.aio.Channel | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> AsyncAdmin:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def report(
+        self,
+        *,
+        window: Duration | None = None,
+        language: str = "",
+        omit_nodes: bool = False,
+        omit_queues: bool = False,
+        max_events: int = 0,
+    ) -> Report:
+        """The whole report. `window` defaults to 5 minutes; `language` is "en" or "zh"."""
+        request = _report_request(window, language, omit_nodes, omit_queues, max_events)
+        response = await self._call("GetReport", request)
+        report: Report = response.report
+        return report
+
+    async def watch_report(
+        self,
+        *,
+        interval: Duration | None = None,
+        window: Duration | None = None,
+        language: str = "",
+        omit_nodes: bool = False,
+        omit_queues: bool = False,
+        max_events: int = 0,
+    ) -> AsyncIterator[Report]:
+        """The report now and then each `interval` (1 s), until the loop is left."""
+        request = WatchReportRequest(
+            report=_report_request(window, language, omit_nodes, omit_queues, max_events)
+        )
+        if interval is not None:
+            write_duration(request.interval, parse_duration(interval, "interval"))
+        async for response in self._watch("WatchReport", request):
+            yield response.report
+
+    async def nodes(
+        self,
+        *,
+        availabilities: Iterable[NodeAvailability] = (),
+        healths: Iterable[NodeHealth] = (),
+        pool: str = "",
+    ) -> AsyncIterator[Node]:
+        """All nodes that match."""
+        request = ListNodesRequest(availabilities=availabilities, healths=healths, pool=pool)
+        async for node in self._pages("ListNodes", request, "nodes"):
+            yield node
+
+    async def node(self, node_id: str) -> Node:
+        """One node; NotFound if there is none."""
+        return await self._node_call("GetNode", GetNodeRequest(node_id=node_id))
+
+    async def cordon(self, node_id: str, *, reason: str = "") -> Node:
+        """No new work for the node; what runs goes on."""
+        return await self._node_call(
+            "CordonNode", CordonNodeRequest(node_id=node_id, reason=reason)
+        )
+
+    async def uncordon(self, node_id: str, *, reason: str = "") -> Node:
+        """The node may work again."""
+        return await self._node_call(
+            "UncordonNode", UncordonNodeRequest(node_id=node_id, reason=reason)
+        )
+
+    async def drain(
+        self,
+        node_id: str,
+        *,
+        grace: Duration | None = None,
+        reason: str = "",
+        terminate: bool = False,
+    ) -> Node:
+        """Cordons the node; what still runs after `grace` is moved. `node.drain` has the progress.
+
+        `terminate`: the agent exits when drained.
+        """
+        request = DrainNodeRequest(node_id=node_id, reason=reason, terminate=terminate)
+        if grace is not None:
+            write_duration(request.grace, parse_duration(grace, "grace"))
+            request.grace.SetInParent()
+        return await self._node_call("DrainNode", request)
+
+    async def requests(
+        self, matching: RequestFilter | None = None, *, page_size: int = 0
+    ) -> AsyncIterator[RequestSummary]:
+        """Requests that match, newest first; finished ones as long as they are remembered."""
+        request = ListRequestsRequest(filter=matching, page_size=page_size)
+        async for summary in self._pages("ListRequests", request, "requests"):
+            yield summary
+
+    async def events(
+        self,
+        *,
+        events: Iterable[str] = (),
+        since: datetime | None = None,
+        request_id: str = "",
+        node_id: str = "",
+        page_size: int = 0,
+    ) -> AsyncIterator[Event]:
+        """Events that match, newest first."""
+        request = ListEventsRequest(
+            events=events, request_id=request_id, node_id=node_id, page_size=page_size
+        )
+        if since is not None:
+            request.start_time.FromDatetime(since)
+        async for event in self._pages("ListEvents", request, "events"):
+            yield event
+
+    async def watch_events(
+        self, *, events: Iterable[str] = (), after_event_id: str = ""
+    ) -> AsyncIterator[WatchEventsResponse]:
+        """Events as they happen, several at a time; `gap` says that some were missed."""
+        request = WatchEventsRequest(events=events, after_event_id=after_event_id)
+        async for response in self._watch("WatchEvents", request):
+            yield response
+
+    async def close(self) -> None:
+        """Closes the connection. Idempotent."""
+        self._closed = True
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def _node_call(self, method: str, request: Any) -> Node:
+        response = await self._call(method, request)
+        node: Node = response.node
+        return node
+
+    async def _pages(self, method: str, request: Any, items: str) -> AsyncIterator[Any]:
+        while True:
+            page = await self._call(method, request)
+            for item in getattr(page, items):
+                yield item
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def _call(self, method: str, request: Any) -> Any:
+        return await call_unary(self._method(method), request, self._metadata, self.address)
+
+    def _watch(self, method: str, request: Any) -> AsyncIterator[Any]:
+        return call_stream(self._method(method), request, self._metadata, self.address)
+
+    def _method(self, name: str) -> Any:
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            raise RuntimeError("the admin client is closed")
+        if self._loop is None:
+            self._loop = loop
+            self._channel = open_channel(self.address, self._tls)
+        elif self._loop is not loop:
+            raise RuntimeError("an admin client belongs to one event loop; create one in each")
+        stub: Any = AdminServiceStub
+        return getattr(stub(self._channel), name)
+
+
+def _report_request(
+    window: Duration | None,
+    language: str,
+    omit_nodes: bool,
+    omit_queues: bool,
+    max_events: int,
+) -> GetReportRequest:
+    request = GetReportRequest(
+        language=language,
+        omit_nodes=omit_nodes,
+        omit_queues=omit_queues,
+        max_events=max_events,
+    )
+    if window is not None:
+        write_duration(request.window, parse_duration(window, "window"))
+    return request

@@ -1,0 +1,104 @@
+"""How is a scheduler reached? Addresses, credentials, channel options and metadata."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Union
+
+import grpc
+
+from batchyard.errors import InvalidRequest
+from batchyard.version import version
+
+__all__ = [
+    "ADMIN_ADDRESS",
+    "ADDRESS",
+    "Metadata",
+    "Tls",
+    "admin_address_of",
+    "address_of",
+    "metadata_of",
+    "open_channel",
+]
+
+ADDRESS = "127.0.0.1:7611"
+ADMIN_ADDRESS = "127.0.0.1:7613"
+
+Metadata = tuple[tuple[str, str], ...]
+Tls = Union[bool, str, "os.PathLike[str]", bytes, grpc.ChannelCredentials, None]
+
+_MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+
+# One owner of retries: gRPC's own are off. Reconnecting after at most 2 s, not 2 minutes.
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),
+)
+
+
+def address_of(given: str | None) -> str:
+    """`given`, else BATCHYARD_ADDRESS, else 127.0.0.1:7611."""
+    return _checked(given or os.environ.get("BATCHYARD_ADDRESS") or ADDRESS, "address", 7611)
+
+
+def admin_address_of(given: str | None) -> str:
+    """`given`, else BATCHYARD_ADMIN_ADDRESS, else 127.0.0.1:7613."""
+    chosen = given or os.environ.get("BATCHYARD_ADMIN_ADDRESS") or ADMIN_ADDRESS
+    return _checked(chosen, "admin_address", 7613)
+
+
+def metadata_of(api_key: str | None) -> Metadata:
+    """What goes with every RPC."""
+    if not api_key:
+        return ()
+    if not api_key.isascii() or not api_key.isprintable():
+        raise InvalidRequest("must be printable ASCII", field="api_key")
+    return (("authorization", f"Bearer {api_key}"),)
+
+
+def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
+    """A channel that connects when it is first used."""
+    options = (*_OPTIONS, ("grpc.primary_user_agent", f"batchyard-python/{version()}"))
+    if tls is None or tls is False:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, _credentials(tls), options=options)
+
+
+def _credentials(tls: Tls) -> grpc.ChannelCredentials:
+    if isinstance(tls, grpc.ChannelCredentials):
+        return tls
+    if tls is True:
+        return grpc.ssl_channel_credentials()
+    if isinstance(tls, bytes):
+        return grpc.ssl_channel_credentials(root_certificates=tls)
+    if isinstance(tls, str | os.PathLike):
+        return grpc.ssl_channel_credentials(root_certificates=Path(tls).read_bytes())
+    raise InvalidRequest(
+        "must be True, a path or the bytes of root certificates, or grpc.ChannelCredentials",
+        field="tls",
+    )
+
+
+def _checked(address: str, field: str, port: int) -> str:
+    """gRPC's own forms ("dns:///a:1", "unix:/run/b.sock") pass; a bare host gets the port."""
+    if "://" in address and not address.startswith(("dns://", "ipv4:", "ipv6:", "unix://")):
+        scheme = address.partition("://")[0]
+        raise InvalidRequest(
+            f'{address!r} is no address; leave out "{scheme}://" and use tls= for TLS', field=field
+        )
+    if not address.strip() or any(letter.isspace() for letter in address):
+        raise InvalidRequest(f'{address!r} is no address; write "host:port"', field=field)
+    if ":" not in address or address.endswith("]"):
+        return f"{address}:{port}"
+    return address

@@ -1,0 +1,46 @@
+"""Where the scheduler is, and what goes with each RPC."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchyard.channel import address_of, admin_address_of, metadata_of
+from batchyard.errors import InvalidRequest
+
+
+def test_argument_then_environment_then_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BATCHYARD_ADDRESS", raising=False)
+    monkeypatch.delenv("BATCHYARD_ADMIN_ADDRESS", raising=False)
+    assert (address_of(None), admin_address_of(None)) == ("127.0.0.1:7611", "127.0.0.1:7613")
+    monkeypatch.setenv("BATCHYARD_ADDRESS", "env:1")
+    monkeypatch.setenv("BATCHYARD_ADMIN_ADDRESS", "env:2")
+    assert (address_of(None), admin_address_of(None)) == ("env:1", "env:2")
+    assert (address_of("arg:3"), admin_address_of("arg:4")) == ("arg:3", "arg:4")
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("host", "host:7611"),
+        ("[::1]", "[::1]:7611"),
+        ("[::1]:5", "[::1]:5"),
+        ("dns:///a:1", "dns:///a:1"),
+        ("unix:/run/b.sock", "unix:/run/b.sock"),
+    ],
+)
+def test_a_bare_host_gets_the_port(given: str, used: str) -> None:
+    assert address_of(given) == used
+
+
+@pytest.mark.parametrize("given", ["http://host:1", "a b:1", " "])
+def test_what_is_no_address_is_refused(given: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        address_of(given)
+    assert caught.value.field == "address"
+
+
+def test_api_key_is_a_bearer_token() -> None:
+    assert metadata_of(None) == ()
+    assert metadata_of("k") == (("authorization", "Bearer k"),)
+    with pytest.raises(InvalidRequest):
+        metadata_of("line\nbreak")
