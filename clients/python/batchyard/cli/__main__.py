@@ -1,0 +1,27 @@
+"""The way in: run the command, turn every failure into one text and one exit code."""
+
+from __future__ import annotations
+
+import sys
+
+INSTALL_HINT = (
+    "error: the command line needs packages that are not installed ({missing})\n"
+    "why:   only the client library of batchyard is installed\n"
+    "next:  pip install 'batchyard[cli]'"
+)
+
+
+def main() -> int:
+    """Run `batchyard` with the process's arguments; the exit code is the return value."""
+    try:
+        from batchyard.cli.root import execute
+    except ModuleNotFoundError as error:
+        if error.name not in {"click", "rich", "yaml"}:
+            raise
+        print(INSTALL_HINT.format(missing=error.name), file=sys.stderr)
+        return 1
+    return execute(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

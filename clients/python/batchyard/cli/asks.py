@@ -1,0 +1,89 @@
+"""Asks a scheduler through the client library: connects, waits, turns errors into texts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from batchyard.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from batchyard import AsyncAdmin, AsyncClient
+    from batchyard.v1 import GetRequestResponse
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+
+def ask(settings: Settings, work: Callable[[AsyncClient], Awaitable[Answer]]) -> Answer:
+    """Run `work` with a client of the scheduler's client port."""
+    address = settings.client_address()
+
+    async def connected() -> Answer:
+        from batchyard import AsyncClient
+
+        # One request per process: an RPC of its own needs no hand-shake of a shared stream.
+        async with AsyncClient(address, api_key=_api_key(), transport="unary") as client:
+            return await work(client)
+
+    return _run(connected, address)
+
+
+def ask_admin(settings: Settings, work: Callable[[AsyncAdmin], Awaitable[Answer]]) -> Answer:
+    """Run `work` with a client of the admin port."""
+    address = settings.admin_client_address()
+
+    async def connected() -> Answer:
+        from batchyard import AsyncAdmin
+
+        async with AsyncAdmin(address, api_key=_api_key()) as admin:
+            return await work(admin)
+
+    return _run(connected, address)
+
+
+async def take(items: AsyncIterator[Item], limit: int | None = None) -> list[Item]:
+    """The first `limit` items, or all."""
+    taken: list[Item] = []
+    async with aclosing(cast("AsyncGenerator[Item, None]", items)):
+        async for item in items:
+            taken.append(item)
+            if len(taken) == limit:
+                break
+    return taken
+
+
+async def get_request(address: str, request_id: str) -> GetRequestResponse:
+    """GetRequest of the admin service, which the client library does not wrap."""
+    from batchyard.channel import metadata_of, open_channel
+    from batchyard.rpc import call_unary
+    from batchyard.v1 import AdminServiceStub, GetRequestRequest
+
+    async with open_channel(address, None) as channel:
+        method = AdminServiceStub(channel).GetRequest  # type: ignore[no-untyped-call]
+        request = GetRequestRequest(request_id=request_id)
+        response: GetRequestResponse = await call_unary(
+            method, request, metadata_of(_api_key()), address
+        )
+        return response
+
+
+def _run(work: Callable[[], Awaitable[Answer]], address: str) -> Answer:
+    from batchyard import errors
+    from batchyard.cli.translate import cli_error
+
+    async def awaited() -> Answer:
+        return await work()
+
+    try:
+        # Ctrl-C cancels the work first, which cancels the request on the server.
+        return asyncio.run(awaited())
+    except errors.BatchyardError as error:
+        raise cli_error(error, address=address) from error
+
+
+def _api_key() -> str | None:
+    return os.environ.get("BATCHYARD_API_KEY")

@@ -1,0 +1,34 @@
+"""`batchyard models`: what can be asked for."""
+
+from __future__ import annotations
+
+import click
+
+from batchyard.cli.asks import ask, take
+from batchyard.cli.options import pass_settings, server_options
+from batchyard.cli.output import emit_list
+from batchyard.cli.settings import Settings
+
+
+@click.group()
+def models() -> None:
+    """List the models that can be asked for."""
+
+
+@models.command(name="list")
+@server_options
+@pass_settings
+def list_models(settings: Settings) -> None:
+    """List the models over all nodes."""
+    from batchyard.cli.views.models import LIST_COLUMNS
+    from batchyard.cli.views.plain import plain
+
+    found = ask(settings, lambda client: take(client.list_models()))
+    emit_list(
+        settings,
+        "models",
+        [plain(model) for model in found],
+        LIST_COLUMNS,
+        id_key="model",
+        empty="no models; start a node: batchyard agent -c agent.yaml",
+    )

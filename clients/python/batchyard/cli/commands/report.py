@@ -1,0 +1,58 @@
+"""`batchyard report`: what happened over a window, and what is wrong, in words."""
+
+from __future__ import annotations
+
+import click
+
+from batchyard.cli.asks import ask_admin
+from batchyard.cli.options import DurationType, pass_settings, server_options
+from batchyard.cli.output import emit_document, write_lines
+from batchyard.cli.settings import Settings
+
+
+@click.command()
+@click.option(
+    "--window",
+    type=DurationType(minimum_s=1),
+    default="5m",
+    show_default=True,
+    help="What averages, rates and the diagnosis look at.",
+)
+@click.option(
+    "--lang",
+    type=click.Choice(["en", "zh"]),
+    default="en",
+    show_default=True,
+    help="Language of titles and diagnosis.",
+)
+@click.option(
+    "--events",
+    "max_events",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    help="Most events to include.",
+)
+@server_options
+@pass_settings
+def report(settings: Settings, window: float, lang: str, max_events: int) -> None:
+    """Print the report over a window, with a diagnosis in words."""
+    from batchyard.cli.output import console
+    from batchyard.cli.screens import report_screen, report_tsv
+    from batchyard.cli.views.report import report_document
+    from batchyard.cli.words import LANGUAGES
+
+    message = ask_admin(
+        settings,
+        lambda admin: admin.report(window=window, language=lang, max_events=max_events),
+    )
+    document = report_document(message)
+    form = settings.format()
+    if form in ("json", "yaml"):
+        emit_document(form, document)
+    elif form == "name":
+        print(document["report_name"])
+    elif form == "tsv":
+        write_lines(report_tsv(document, LANGUAGES[lang]))
+    else:
+        console().print(report_screen(document, LANGUAGES[lang]))

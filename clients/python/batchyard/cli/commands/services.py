@@ -1,0 +1,34 @@
+"""`batchyard scheduler` and `batchyard agent`: become the service, with its own options."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from batchyard.cli.installed import python_module, require_service
+
+# `--help` goes through too: the service's own parser knows its options.
+_PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
+
+
+@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def scheduler(arguments: tuple[str, ...]) -> None:
+    """Run the scheduler service: batchyard scheduler -c scheduler.yaml."""
+    _become("scheduler_service", arguments)
+
+
+@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def agent(arguments: tuple[str, ...]) -> None:
+    """Run a node agent: batchyard agent -c agent.yaml."""
+    _become("node_agent", arguments)
+
+
+def _become(module: str, arguments: tuple[str, ...]) -> None:
+    """Replace this process, so that signals and the exit code are the service's own."""
+    require_service(module)
+    sys.stdout.flush()
+    os.execv(sys.executable, [*python_module(module), *arguments])

@@ -1,0 +1,93 @@
+"""`batchyard status`: how it stands now; with --watch, live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from batchyard.cli.asks import ask_admin
+from batchyard.cli.options import DurationType, pass_settings, server_options
+from batchyard.cli.output import console, emit_document, emit_line, write_lines
+from batchyard.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from batchyard import AsyncAdmin
+    from batchyard.cli.views.plain import Document
+    from batchyard.v1 import Report
+
+
+@click.command()
+@click.option("--watch", "-w", is_flag=True, help="Follow it on one stream until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=DurationType(minimum_s=0.1),
+    default="1s",
+    show_default=True,
+    help="Time between two updates, with --watch.",
+)
+@server_options
+@pass_settings
+def status(settings: Settings, watch: bool, interval: float) -> None:
+    """Show cluster, queue by priority (10 = most urgent), nodes, totals, scale target, events."""
+    if not watch:
+        _show(settings, ask_admin(settings, lambda admin: admin.report(max_events=50)))
+        return
+    if settings.format() in ("table", "wide"):
+        _watch_screen(settings, interval)
+    else:
+        ask_admin(settings, lambda admin: _follow(admin, interval, _line_of(settings)))
+
+
+def _show(settings: Settings, message: Report) -> None:
+    from batchyard.cli.screens import status_screen, status_tsv
+    from batchyard.cli.views.report import status_document
+
+    document = status_document(message)
+    form = settings.format()
+    if form in ("json", "yaml"):
+        emit_document(form, document)
+    elif form == "tsv":
+        write_lines(status_tsv(document))
+    elif form == "name":
+        write_lines(node["node_id"] for node in document["nodes"])
+    else:
+        console().print(status_screen(document))
+
+
+def _watch_screen(settings: Settings, interval: float) -> None:
+    """The whole terminal, redrawn with each message of the stream."""
+    from rich.live import Live
+
+    from batchyard.cli.screens import status_screen
+
+    terminal = console()
+    with Live(console=terminal, screen=terminal.is_terminal, auto_refresh=False) as live:
+
+        def draw(document: Document) -> None:
+            live.update(status_screen(document, height=terminal.height), refresh=True)
+
+        ask_admin(settings, lambda admin: _follow(admin, interval, draw))
+
+
+def _line_of(settings: Settings) -> Callable[[Document], None]:
+    """One line per message: JSON, or the figures of the cluster line."""
+    if settings.format() in ("json", "yaml", "name"):
+        return emit_line
+
+    def figures(document: Document) -> None:
+        keys = ("generate_time", "queue_size", "oldest_wait_ms")
+        totals = document["totals"]
+        cells = [str(document[key]) for key in keys]
+        cells += [str(totals[key]) for key in ("received", "succeeded", "failed")]
+        print("\t".join(cells), flush=True)
+
+    return figures
+
+
+async def _follow(admin: AsyncAdmin, interval: float, show: Callable[[Document], None]) -> None:
+    from batchyard.cli.views.report import status_document
+
+    async for message in admin.watch_report(interval=interval):
+        show(status_document(message))

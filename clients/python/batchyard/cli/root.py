@@ -1,0 +1,68 @@
+"""The command `batchyard` itself: its list of commands, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from batchyard.cli import failures
+from batchyard.cli.lazy import Entry, LazyGroup
+from batchyard.cli.options import server_options
+
+_AT = "batchyard.cli.commands."
+ENTRIES = {
+    "dev": Entry(_AT + "dev:dev", "Start a scheduler and agents on this machine, to try things."),
+    "demo": Entry(_AT + "demo:demo", "Play a peak of requests and show every decision."),
+    "run": Entry(_AT + "run:run", "Send one prompt and print the answer."),
+    "status": Entry(_AT + "status:status", "Queue, nodes, totals and scale target; --watch: live."),
+    "report": Entry(_AT + "report:report", "The report over a window, with a diagnosis in words."),
+    "nodes": Entry(_AT + "nodes:nodes", "List, show, cordon, uncordon, drain.", ("node",)),
+    "models": Entry(_AT + "models:models", "List the models that can be asked for.", ("model",)),
+    "queues": Entry(_AT + "queues:queues", "List what waits, by priority.", ("queue",)),
+    "requests": Entry(_AT + "requests:requests", "List, show, cancel requests.", ("request",)),
+    "events": Entry(_AT + "events:events", "List what happened; --follow: as it does.", ("event",)),
+    "scheduler": Entry(_AT + "services:scheduler", "Run the scheduler service."),
+    "agent": Entry(_AT + "services:agent", "Run a node agent."),
+    "config": Entry(_AT + "config:config", "Check a configuration file."),
+    "context": Entry(_AT + "context:context", "Remember schedulers by name.", ("contexts",)),
+    "completion": Entry(_AT + "completion:completion", "Print the shell's completion script."),
+    "version": Entry(_AT + "version:version", "Print the version."),
+}
+
+
+@click.group(
+    cls=LazyGroup, entries=ENTRIES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@server_options
+def batchyard() -> None:
+    """Batchyard: a scheduler for AI inference.
+
+    Priorities are 1..10, 10 = most urgent. Durations are written 500ms, 2s, 5m.
+
+    Try it: `batchyard dev` in one terminal, `batchyard run "Hello" --stream` in another.
+    """
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit code, after any error went to standard error."""
+    try:
+        outcome = batchyard.main(list(arguments), prog_name="batchyard", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show()
+        return failures.USAGE if isinstance(error, click.UsageError) else failures.FAILURE
+    except (click.Abort, KeyboardInterrupt):
+        return failures.INTERRUPTED
+    except failures.CliError as error:
+        print(error.text(), file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of the pipe has gone (`| head`); keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return failures.FAILURE
+    return outcome if isinstance(outcome, int) else failures.OK

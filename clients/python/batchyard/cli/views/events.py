@@ -1,0 +1,35 @@
+"""Events as documents: `event`, `time`, and the event's own fields beside them."""
+
+from __future__ import annotations
+
+from batchyard.cli.columns import Column, clock
+from batchyard.cli.views.plain import Document, plain
+from batchyard.v1 import report_pb2 as report
+
+_OWN = ("event_id", "message", "request_id", "batch_id", "node_id", "model", "pool", "tenant")
+_LAST = ("trace_id", "principal", "reason")
+
+LIST_COLUMNS = (
+    Column("time", "TIME", show=clock),
+    Column("event", "EVENT"),
+    Column("request_id", "REQUEST", cut=True),
+    Column("node_id", "NODE", cut=True),
+    Column("model", "MODEL", cut=True, wide=True),
+    Column("batch_id", "BATCH", cut=True, wide=True),
+    Column("tenant", "TENANT", cut=True, wide=True),
+    Column("message", "MESSAGE", fold=True),
+    Column("event_id", "EVENT ID", cut=True, wide=True),
+)
+
+
+def event_document(event: report.Event) -> Document:
+    """Fields that the event does not have are left out; its attributes stand beside the others."""
+    whole = plain(event)
+    document: Document = {"event": event.event, "time": whole["create_time"]}
+    document |= {key: whole[key] for key in (*_OWN, *_LAST) if whole[key]}
+    if whole["items"]:
+        document["items"] = whole["items"]
+    for key, value in whole["attributes"].items():
+        # An attribute never hides a field; the scheduler uses other names.
+        document[key if key not in document else f"attribute_{key}"] = value
+    return document

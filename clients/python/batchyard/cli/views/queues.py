@@ -1,0 +1,19 @@
+"""Queues as tables."""
+
+from __future__ import annotations
+
+from batchyard.cli.columns import Column, duration, number
+
+LIST_COLUMNS = (
+    Column("pool", "POOL", cut=True),
+    Column("model", "MODEL", cut=True),
+    number("priority", "PRIO"),
+    Column("request_class", "CLASS"),
+    number("depth", "DEPTH"),
+    duration("oldest_wait_ms", "OLDEST"),
+    number("arrivals_per_second", "IN/S"),
+    number("departures_per_second", "OUT/S"),
+    duration("wait_p50_ms", "P50 WAIT"),
+    duration("wait_p99_ms", "P99 WAIT"),
+    Column("tenant", "TENANT", cut=True, wide=True),
+)

@@ -1,0 +1,46 @@
+"""The report as the document that `batchyard report -o json` prints. Its keys are a contract."""
+
+from __future__ import annotations
+
+from batchyard.cli.views.events import event_document
+from batchyard.cli.views.nodes import node_row
+from batchyard.cli.views.plain import Document, ms, plain
+from batchyard.v1 import report_pb2 as report
+
+
+def report_document(message: report.Report) -> Document:
+    """The keys of the report, and no others."""
+    whole = plain(message)
+    return {
+        "report_name": message.report_name,
+        "generate_time": whole["generate_time"],
+        "window_s": round(ms(message.window) / 1000, 3),
+        "queue_size": message.queue_size,
+        "oldest_wait_ms": whole["oldest_wait_ms"] or 0,
+        "nodes": [node_row(node) for node in message.nodes],
+        "logs": [event_document(event) for event in message.events],
+        "totals": plain(message.totals),
+        "window_totals": plain(message.window_totals),
+        "diagnosis": [
+            {key: row[key] for key in ("code", "severity", "text", "reason")}
+            for row in whole["diagnosis"]
+        ],
+    }
+
+
+def status_document(message: report.Report) -> Document:
+    """The report and what else `status` shows: queues, pools with their scale target, backlog."""
+    whole = plain(message)
+    document = report_document(message)
+    document["queues"] = [queue_row(queue) for queue in message.queues]
+    for key in ("pools", "backlog", "scheduler_version", "uptime_ms"):
+        document[key] = whole[key]
+    return document
+
+
+def queue_row(queue: report.QueueStats) -> Document:
+    """One queue: what waits of one pool, model, class, priority and tenant."""
+    row = plain(queue)
+    row["oldest_wait_ms"] = row["oldest_wait_ms"] or 0
+    parts = (row["pool"], row["model"], row["request_class"], row["priority"], row["tenant"])
+    return {"queue": "/".join(str(part) for part in parts if part), **row}

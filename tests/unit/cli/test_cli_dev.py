@@ -1,0 +1,216 @@
+"""`batchyard dev`: ports, configuration files, and a process tree that leaves no orphan."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchyard.cli.dev import engines
+from batchyard.cli.dev.child import Child
+from batchyard.cli.dev.ports import HOST, Ports, require_free
+from batchyard.cli.dev.tree import AgentSpec, Tree
+from batchyard.cli.failures import CliError
+from tests.unit.cli.conftest import Cli
+
+# A stand-in for both services: it keeps their command line contract and nothing else.
+SERVICE = """
+import json, os, signal, sys, threading
+arguments = sys.argv[1:]
+config = open(arguments[arguments.index("-c") + 1]).read().split()
+if "fail" in config:
+    print("cannot start: the disk is gone", file=sys.stderr)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if "stubborn" in config else lambda *_: os._exit(0))
+print("x" * 200_000, file=sys.stderr)
+print(json.dumps({"event": "ready", "arguments": arguments}), flush=True)
+print("a line of the log", file=sys.stderr, flush=True)
+if "--exit-with-stdin" in arguments:
+    sys.stdin.buffer.read()
+    os._exit(0)
+threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in front of sys.path with both stand-ins; configurations are words."""
+    for module in ("scheduler_service", "node_agent"):
+        (tmp_path / module).mkdir()
+        (tmp_path / module / "__init__.py").write_text("")
+        (tmp_path / module / "__main__.py").write_text(SERVICE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def config(folder: Path, name: str, words: str = "") -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(words)
+    return path
+
+
+class Lines:
+    """The lines that a tree told, and a way to wait for one."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self._news = asyncio.Event()
+
+    def add(self, name: str, line: str) -> None:
+        self.told.append(f"{name}: {line}")
+        self._news.set()
+
+    async def expect(self, line: str) -> None:
+        async with asyncio.timeout(10):
+            while line not in self.told:
+                self._news.clear()
+                await self._news.wait()
+
+
+async def ended(handle: int) -> None:
+    """Wait until the process of a pidfd, whosever child it is, has ended; close the pidfd."""
+    end = asyncio.Event()
+    asyncio.get_running_loop().add_reader(handle, end.set)
+    try:
+        async with asyncio.timeout(10):
+            await end.wait()
+    finally:
+        asyncio.get_running_loop().remove_reader(handle)
+        os.close(handle)
+
+
+def tree_of(folder: Path, lines: Lines, *, scheduler: str = "") -> Tree:
+    return Tree(
+        ports=Ports(18610),
+        scheduler_config=config(folder, "scheduler", scheduler),
+        on_line=lines.add,
+    )
+
+
+async def started(folder: Path, lines: Lines, *agents: str) -> Tree:
+    tree = tree_of(folder, lines)
+    await tree.start_scheduler()
+    await tree.start_agents(
+        [AgentSpec(f"n{i}", config(folder, f"agent{i}", words)) for i, words in enumerate(agents)]
+    )
+    return tree
+
+
+async def test_tree_starts_scheduler_then_agents_and_stops_them_all(services: Path) -> None:
+    lines = Lines()
+    tree = await started(services, lines, "", "")
+    arguments = tree.scheduler_ready["arguments"]
+    assert arguments[arguments.index("--client-port") + 1] == "18611"
+    assert arguments[arguments.index("--listen-host") + 1] == HOST
+    children = [tree.scheduler, *tree.agents.values()]
+    assert await tree.stop(asyncio.Event())
+    assert [child.process.returncode for child in children if child] == [0, 0, 0]
+    await lines.expect("n1: a line of the log")
+
+
+async def test_child_that_fails_to_start_is_an_error_with_its_last_words(services: Path) -> None:
+    tree = tree_of(services, Lines(), scheduler="fail")
+    with pytest.raises(CliError, match="the scheduler exited with code 3") as failure:
+        await tree.start_scheduler()
+    assert "the disk is gone" in failure.value.text()
+    await tree.stop(asyncio.Event())
+
+
+async def test_agent_that_dies_is_told_and_the_rest_goes_on(services: Path) -> None:
+    lines = Lines()
+    tree = await started(services, lines, "", "")
+    stop = asyncio.Event()
+    watching = asyncio.create_task(tree.watch(stop))
+    tree.agents["n0"].kill()
+    await lines.expect("dev: agent n0 was ended by SIGKILL; 1 left")
+    assert not watching.done()
+    stop.set()
+    assert await watching is None
+    assert await tree.stop(asyncio.Event())
+
+
+async def test_end_of_the_scheduler_ends_the_watch(services: Path) -> None:
+    tree = await started(services, Lines(), "")
+    assert tree.scheduler is not None
+    tree.scheduler.kill()
+    first = await asyncio.wait_for(tree.watch(asyncio.Event()), 10)
+    assert first is tree.scheduler
+    await tree.stop(asyncio.Event())
+
+
+async def test_hurry_kills_what_does_not_stop(services: Path) -> None:
+    tree = await started(services, Lines(), "stubborn")
+    hurry = asyncio.Event()
+    stopping = asyncio.create_task(tree.stop(hurry))
+    hurry.set()
+    assert not await asyncio.wait_for(stopping, 5)
+    assert tree.agents["n0"].process.returncode == -signal.SIGKILL
+
+
+async def test_stop_kills_after_the_grace(services: Path) -> None:
+    child = await Child.start(
+        "x", "node_agent", ["-c", str(config(services, "x", "stubborn"))], on_line=lambda *_: None
+    )
+    assert await child.ready(10) is not None
+    assert not await child.stop(0.05)
+    assert child.process.returncode == -signal.SIGKILL
+
+
+async def test_no_child_outlives_a_parent_that_is_killed(services: Path) -> None:
+    """SIGKILL cannot be caught: the pipes that close with the parent end the children."""
+    code = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from batchyard.cli.dev.child import Child\n"
+        "async def main():\n"
+        "    child = await Child.start('x', 'node_agent',"
+        " ['-c', sys.argv[1], '--exit-with-stdin'], on_line=lambda *_: None)\n"
+        "    await child.ready(10)\n"
+        "    print(child.process.pid, flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        code,
+        str(config(services, "x", "stubborn")),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    child = os.pidfd_open(int(await parent.stdout.readline()))
+    parent.kill()
+    await ended(child)
+    await parent.wait()
+
+
+def test_taken_port_is_named_with_a_way_out() -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(CliError, match=rf"port {port} \(client\)") as failure:
+            require_free(Ports(port - 1))
+    assert f"--port-base {port + 99}" in failure.value.text()
+
+
+def test_engine_is_simulated_and_says_why_where_the_model_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "WEIGHTS", "no-such-distribution")
+    choice = engines.choose(None)
+    assert choice.kind == "simulated"
+    assert "no-such-distribution is not installed" in choice.reason
+    with pytest.raises(CliError, match="not installed"):
+        engines.choose("llamacpp")
+
+
+def test_bounds_without_autoscale_are_a_usage_error(cli: Cli) -> None:
+    assert cli("dev", "--max", "4").exit_code == 2
+    assert cli("dev", "--autoscale", "--min", "3", "--max", "2").exit_code == 2
