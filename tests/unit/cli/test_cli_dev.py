@@ -17,33 +17,13 @@ from batchyard.cli.dev.ports import HOST, Ports, require_free
 from batchyard.cli.dev.tree import AgentSpec, Tree
 from batchyard.cli.failures import CliError
 from tests.unit.cli.conftest import Cli
-
-# A stand-in for both services: it keeps their command line contract and nothing else.
-SERVICE = """
-import json, os, signal, sys, threading
-arguments = sys.argv[1:]
-config = open(arguments[arguments.index("-c") + 1]).read().split()
-if "fail" in config:
-    print("cannot start: the disk is gone", file=sys.stderr)
-    sys.exit(3)
-signal.signal(signal.SIGTERM, signal.SIG_IGN if "stubborn" in config else lambda *_: os._exit(0))
-print("x" * 200_000, file=sys.stderr)
-print(json.dumps({"event": "ready", "arguments": arguments}), flush=True)
-print("a line of the log", file=sys.stderr, flush=True)
-if "--exit-with-stdin" in arguments:
-    sys.stdin.buffer.read()
-    os._exit(0)
-threading.Event().wait()
-"""
+from tests.unit.cli.services import install
 
 
 @pytest.fixture
 def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in front of sys.path with both stand-ins; configurations are words."""
-    for module in ("scheduler_service", "node_agent"):
-        (tmp_path / module).mkdir()
-        (tmp_path / module / "__init__.py").write_text("")
-        (tmp_path / module / "__main__.py").write_text(SERVICE)
+    install(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path
 
