@@ -43,7 +43,7 @@ check: gen-check ## Format, lint, types, import contracts, protocol: all that ru
 	$(RUFF) check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	cd protos && ../$(BIN)/buf lint
+	cd protos && ../$(BIN)/buf lint && ../$(BIN)/buf format --diff --exit-code
 
 test-fast: $(STAMP) ## The tests to run while working: all but the slow ones
 	$(PYTEST) -m "not slow"

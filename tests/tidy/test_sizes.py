@@ -55,19 +55,27 @@ def test_entry_points_only_lead_in() -> None:
 
 
 def test_package_files_hold_a_docstring_and_names_only() -> None:
-    offences = []
+    offences = {}
     for path in files(".py"):
         if path.name != "__init__.py":
             continue
         body = parse(path).body
-        if not (body or inside(path).startswith("tests/")):
-            offences.append(f"{inside(path)}: say what the package is for")
-        offences += [
-            f"{inside(path)}:{node.lineno}: move `{type(node).__name__}` to a module of its own"
-            for node in body[1:]
-            if not is_name(node)
+        more = [
+            f"`{type(node).__name__}` in line {node.lineno}" for node in body if not is_name(node)
         ]
-    refuse("a package's own file holds a docstring and names", offences)
+        if more:
+            offences[inside(path)] = "move to a module of its own: " + ", ".join(more)
+    judge("packages", offences)
+
+
+def test_packages_say_what_they_are_for() -> None:
+    silent = [
+        inside(path)
+        for path in files(".py")
+        if path.name == "__init__.py" and not inside(path).startswith("tests/")
+        if ast.get_docstring(parse(path)) is None
+    ]
+    refuse("say in a docstring what the package is for", silent)
 
 
 def is_name(node: ast.stmt) -> bool:
@@ -76,6 +84,8 @@ def is_name(node: ast.stmt) -> bool:
         return all(is_name(inner) for inner in node.body + node.orelse)
     if isinstance(node, ast.FunctionDef):
         return node.name in {"__getattr__", "__dir__"}
+    if isinstance(node, ast.Expr):  # the docstring
+        return isinstance(node.value, ast.Constant)
     return isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign)
 
 
