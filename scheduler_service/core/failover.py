@@ -62,21 +62,31 @@ def on_running(state: State, event: ItemsRunning) -> None:
 
 
 def on_begun(state: State, event: OutputsBegun) -> None:
-    """These were the first to speak: siblings are out, a second dispatch is not needed."""
-    for dispatch_id in event.dispatch_ids:
+    """The edge saw first words. The step has them from the relay itself already (`hear`)."""
+    del event
+    hear(state)
+
+
+def hear(state: State) -> None:
+    """Those that spoke for the first time won: siblings are out, no second dispatch is needed."""
+    fresh = state.relay.fresh
+    for dispatch_id in fresh:
         lane = state.relay.lanes.get(dispatch_id)
-        if lane is None:
-            continue
-        attempt: Attempt = lane.attempt
-        request = attempt.request
-        attempt.spoke = True
-        state.record(records.FIRST_OUTPUT, request, attempt=attempt)
-        for sibling in [a for a in request.live.values() if a is not attempt]:
-            ledger.revoke(state, sibling, AttemptState.REVOKED, Reason.REVOKED)
-        if request.state is RequestState.QUEUED:
-            requests.leave_queue(state, request)
-        if request.state is not RequestState.RUNNING:
-            move_request(request, RequestState.RUNNING)
+        if lane is not None:
+            _begin(state, lane.attempt)
+    fresh.clear()
+
+
+def _begin(state: State, attempt: Attempt) -> None:
+    request = attempt.request
+    attempt.spoke = True
+    state.record(records.FIRST_OUTPUT, request, attempt=attempt)
+    for sibling in [a for a in request.live.values() if a is not attempt]:
+        ledger.revoke(state, sibling, AttemptState.REVOKED, Reason.REVOKED)
+    if request.state is RequestState.QUEUED:
+        requests.leave_queue(state, request)
+    if request.state is not RequestState.RUNNING:
+        move_request(request, RequestState.RUNNING)
 
 
 def on_finished(state: State, event: ItemsFinished) -> None:

@@ -11,6 +11,9 @@ been sent: lanes that continue it share it, so
     lane 3 (node c)   |0===...             two live attempts: the first to speak holds the
                                            output, the others are STALE from then on
 
+The first word of a lane is noted in `Relay.fresh`. A step looks there before all else, so that no
+timer or event of that step takes a speaker for a silent attempt, however late its `OutputsBegun`.
+
 Positions are (choice, channel, offset) as in the protocol's `TokenDeltas`. Pure: no I/O.
 """
 
@@ -39,7 +42,7 @@ class Output:
     @property
     def begun(self) -> bool:
         """Whether anything has been sent."""
-        return bool(self.offsets)
+        return any(self.offsets.values())
 
     def positions(self) -> list[tuple[int, int, int]]:
         """(choice, channel, next offset) of everything sent so far."""
@@ -49,13 +52,14 @@ class Output:
 class Lane:
     """The right of one live attempt to speak."""
 
-    __slots__ = ("attempt", "dispatch_id", "output", "spoke")
+    __slots__ = ("_fresh", "attempt", "dispatch_id", "output", "spoke")
 
-    def __init__(self, dispatch_id: int, output: Output, attempt: Any) -> None:
+    def __init__(self, dispatch_id: int, output: Output, attempt: Any, fresh: list[int]) -> None:
         self.dispatch_id = dispatch_id
         self.output = output
         self.attempt = attempt
         self.spoke = False  # something of it was let through: the edge then posts OutputsBegun
+        self._fresh = fresh
 
     def accept(self, choice: int, channel: int, offset: int, length: int, tokens: int) -> int:
         """Take one delta of `length` units at `offset`.
@@ -64,19 +68,20 @@ class Lane:
         is), or STALE, or GAP. What is new counts as sent.
         """
         output = self.output
-        if output.speaker != self.dispatch_id:
-            if output.speaker:
-                return STALE
-            output.speaker = self.dispatch_id
-        self.spoke = True
+        if output.speaker and output.speaker != self.dispatch_id:
+            return STALE
         key = choice * _CHANNELS + channel
         have = output.offsets.get(key, 0)
+        if offset > have:
+            return GAP  # and it claims nothing: a sibling may be right
+        if not self.spoke:
+            self.spoke = True
+            output.speaker = self.dispatch_id
+            self._fresh.append(self.dispatch_id)
         if offset == have:  # the usual case
             output.offsets[key] = have + length
             output.tokens += tokens
             return 0
-        if offset > have:
-            return GAP
         end = offset + length
         if end <= have:
             return length
@@ -88,10 +93,11 @@ class Lane:
 class Relay:
     """All live lanes. The core opens and revokes; the edge looks up."""
 
-    __slots__ = ("lanes", "stale")
+    __slots__ = ("fresh", "lanes", "stale")
 
     def __init__(self) -> None:
         self.lanes: dict[int, Lane] = {}
+        self.fresh: list[int] = []  # dispatch ids that spoke for the first time since the last step
         self.stale = 0  # deltas dropped because their id was not live
 
     def open(self, dispatch_id: int, output: Output, attempt: Any, *, sole: bool) -> None:
@@ -99,7 +105,7 @@ class Relay:
         else the first of them to speak will.
         """
         output.speaker = dispatch_id if sole else 0
-        self.lanes[dispatch_id] = Lane(dispatch_id, output, attempt)
+        self.lanes[dispatch_id] = Lane(dispatch_id, output, attempt, self.fresh)
 
     def revoke(self, dispatch_id: int) -> None:
         """Silence it, now and for ever. Unknown ids are ignored."""

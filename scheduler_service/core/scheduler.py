@@ -92,6 +92,8 @@ class Scheduler:
         state.now = now
         state.step += 1
         state.commands = []
+        if state.relay.fresh:
+            failover.hear(state)
         early = [e for e in happened if type(e) is events.RequestsCancelled]
         unknown = _cancel(state, early) if early else []
         _fire_timers(state)
