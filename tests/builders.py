@@ -1,8 +1,8 @@
 """A world around the scheduling core: a clock in hand, agents and callers that keep accounts.
 
-`World` turns `Scheduler.step` and carries out what it commands. Its agents grant credit as real ones
-do (slots + look-ahead - held, as running totals), and write text with a letter per attempt, so that
-an illegal splice is visible. Every step checks what must always hold for the outside: one result per
+`World` turns `Scheduler.step` and carries out what it commands. Its agents grant credit as real
+ones do (slots + look-ahead - held, as running totals), and write text with a letter per attempt, so
+that an illegal splice is visible. Each step checks what must hold for the outside: one result per
 request, nothing sent for what has ended, no engine given more than it has room for.
 """
 
@@ -213,7 +213,7 @@ class Agent:
             start = 0
             if request.continuing:
                 assert request.output is not None
-                start = dict(((c, n), e) for c, n, e in request.output.positions()).get((0, 0), 0)
+                start = {(c, n): e for c, n, e in request.output.positions()}.get((0, 0), 0)
             self.held[attempt.dispatch_id] = Held(attempt, start, start)
             self.received += 1
             ledger.charged += attempt.inputs

@@ -40,7 +40,7 @@ def two_attempts(**fields: object) -> tuple[World, Agent, Agent, Request]:
 
 def test_undelivered_work_of_a_broken_session_is_dispatched_again_at_once() -> None:
     """Behaviour 50: the second node starts undelivered work at once, not after the window."""
-    world, a, b, request = two_nodes()
+    _, a, b, request = two_nodes()
     a.lose_stream()
     assert b.running() == [request]
     assert len(request.live) == 2, "both attempts are live"
