@@ -6,9 +6,9 @@ in one step. No task, lock or timer exists per request: the loop has one timer, 
 wake-up. A step takes at most `max_events` events; while more wait, turns follow each other with the
 loop's other work in between.
 
-A fault of the core (`InvariantViolation` or any other exception of `step`) is never hidden and never
-a crash loop: the state cannot be trusted any more, so `on_fault` ends every open call with INTERNAL,
-closes the node sessions (agents come back by themselves) and installs a fresh core.
+A fault of the core (`InvariantViolation` or any other exception of `step`) is never hidden, and
+never a crash loop: the state cannot be trusted any more, so `on_fault` ends every open call with
+INTERNAL, closes the node sessions (agents come back by themselves) and installs a fresh core.
 """
 
 from __future__ import annotations

@@ -97,6 +97,6 @@ class NoTracer:
             return None
         return types_pb2.TraceContext(traceparent=entry.traceparent, tracestate=entry.tracestate)
 
-    def batch_context(self, batch: Batch) -> types_pb2.TraceContext | None:
+    def batch_context(self, batch: Batch) -> types_pb2.TraceContext | None:  # noqa: ARG002
         """None."""
         return None

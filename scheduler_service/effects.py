@@ -1,0 +1,105 @@
+"""How are the core's commands carried out? A table from command to effect; nothing waits here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scheduler_service.core import commands as cmd
+from scheduler_service.rpc.book import Book
+from scheduler_service.rpc.ports import NodeSession
+from scheduler_service.rpc.results import ResultBuilder
+
+log = logging.getLogger(__name__)
+
+Scale = Callable[[cmd.RequestScale], None]
+
+
+class Effects:
+    """Carries out commands through the node sessions, the book of calls and the scaler."""
+
+    def __init__(self, results: ResultBuilder, scale: Scale | None = None) -> None:
+        self.sessions: dict[tuple[str, int], NodeSession] = {}
+        self.book: Book | None = None  # set by the composition root
+        self.scale = scale
+        self._results = results
+        self._table: dict[type, Callable[[Any], None]] = {
+            cmd.AcceptRequest: self._accept,
+            cmd.DispatchBatch: self._dispatch,
+            cmd.CancelAttempts: self._cancel,
+            cmd.StartOutput: self._start_output,
+            cmd.FinishRequest: self._finish,
+            cmd.WelcomeNode: self._welcome,
+            cmd.CloseSession: self._close,
+            cmd.PingNode: self._ping,
+            cmd.AcknowledgeResults: self._acknowledge,
+            cmd.DrainNode: self._drain,
+            cmd.RequestScale: self._scale,
+        }
+
+    def execute(self, commands: Sequence[cmd.Command]) -> None:
+        """Carry out, in order. One that fails does not stop the others."""
+        table = self._table
+        for command in commands:
+            try:
+                table[type(command)](command)
+            except Exception:  # an edge's fault must not stop the writer of the core
+                log.exception("%s failed", type(command).__name__)
+
+    def _session(self, node_id: str, epoch: int) -> NodeSession | None:
+        """The stream, unless it ended meanwhile (the core will hear of that)."""
+        return self.sessions.get((node_id, epoch))
+
+    def _accept(self, command: cmd.AcceptRequest) -> None:
+        entry = command.request.context
+        if entry is not None:
+            entry.accept(command)
+
+    def _start_output(self, command: cmd.StartOutput) -> None:
+        entry = command.request.context
+        if entry is not None and command.attempt.dispatch_id in command.request.live:
+            entry.begin(command.attempt)
+
+    def _finish(self, command: cmd.FinishRequest) -> None:
+        assert self.book is not None
+        self.book.finish(command, self._results)
+
+    def _dispatch(self, command: cmd.DispatchBatch) -> None:
+        session = self._session(command.node_id, command.epoch)
+        if session is not None:
+            session.dispatch(command.batch)
+
+    def _cancel(self, command: cmd.CancelAttempts) -> None:
+        session = self._session(command.node_id, command.epoch)
+        if session is not None:
+            session.cancel(command.dispatch_ids, command.reason)
+
+    def _welcome(self, command: cmd.WelcomeNode) -> None:
+        session = self._session(command.node_id, command.epoch)
+        if session is not None:
+            session.welcome(command.abandon, command.adopted)
+
+    def _close(self, command: cmd.CloseSession) -> None:
+        session = self._session(command.node_id, command.epoch)
+        if session is not None:
+            session.close(command)
+
+    def _ping(self, command: cmd.PingNode) -> None:
+        session = self._session(command.node_id, command.epoch)
+        if session is not None:
+            session.ping()
+
+    def _acknowledge(self, command: cmd.AcknowledgeResults) -> None:
+        session = self._session(command.node_id, command.epoch)
+        if session is not None:
+            session.acknowledge(command.count)
+
+    def _drain(self, command: cmd.DrainNode) -> None:
+        session = self._session(command.node_id, command.epoch)
+        if session is not None:
+            session.drain(command)
+
+    def _scale(self, command: cmd.RequestScale) -> None:
+        if self.scale is not None:
+            self.scale(command)

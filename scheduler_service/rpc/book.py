@@ -1,0 +1,144 @@
+"""Which requests are open, and which answers can be given again? By idempotency key.
+
+A key is (principal, tenant, request id). In flight: a second call attaches. Finished: the answer is
+replayed for a while. Another body under the same id conflicts. A cancelled call, or an error that a
+later try may cure, is never replayed. A restart forgets the keys of interactive calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from scheduler_service.clock import Clock
+from scheduler_service.core.commands import FinishRequest
+from scheduler_service.core.outcomes import Outcome, Reason
+from scheduler_service.core.types import Duration, Instant
+from scheduler_service.driver import Driver
+from scheduler_service.rpc import status
+from scheduler_service.rpc.entries import Caller, Entry, Key
+from scheduler_service.rpc.results import ResultBuilder
+from scheduler_service.rpc.validate import Refused
+
+
+class Book:
+    """All open entries, and the finished ones that can be replayed, by idempotency key."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        clock: Clock,
+        *,
+        replay_for: Duration = 600 * 1_000_000_000,
+        replay_bytes: int = 64 << 20,
+    ) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._open: dict[Key, Entry] = {}
+        self._replays: OrderedDict[Key, tuple[Instant, bytes, bytes]] = OrderedDict()
+        self._replay_bytes = 0
+        self._replay_for = replay_for
+        self._replay_limit = replay_bytes
+        self.entries: dict[int, Entry] = {}  # by rid, until they end
+        self._by_id: dict[tuple[str, str], int] = {}  # (tenant, request id) -> rid
+
+    def find(self, key: Key, body_hash: bytes) -> Entry | bytes | None:
+        """The entry in flight, a finished result to replay, or None.
+
+        Raises:
+            Refused: REQUEST_ID_CONFLICT, the same id came with another body.
+        """
+        entry = self._open.get(key)
+        if entry is not None:
+            self._same(entry.body_hash, body_hash, key)
+            return entry
+        replay = self._replays.get(key)
+        if replay is None:
+            return None
+        finished_at, known_hash, result = replay
+        if self._clock.now() - finished_at > self._replay_for:
+            self._forget(key)
+            return None
+        self._same(known_hash, body_hash, key)
+        return result
+
+    def _same(self, known: bytes, given: bytes, key: Key) -> None:
+        if known != given:
+            raise Refused(
+                f"request id {key[2]!r} is taken by a request with another body",
+                field="request_id",
+                reason=Reason.REQUEST_ID_CONFLICT,
+            )
+
+    def open(self, entry: Entry, key: Key | None, body_hash: bytes) -> None:
+        """Enter it and hand it to the core."""
+        request = entry.request
+        request.context = entry
+        self.entries[request.rid] = entry
+        self._by_id[request.tenant, request.request_id] = request.rid
+        if key is not None:
+            entry.key, entry.body_hash = key, body_hash
+            self._open[key] = entry
+        self._driver.submit(request)
+
+    def leave(
+        self, entry: Entry, caller: Caller, reason: Reason = Reason.CANCELLED_BY_CLIENT
+    ) -> None:
+        """The caller went away or gave up; the last one takes the request with it."""
+        if caller not in entry.callers:
+            return
+        entry.callers.remove(caller)
+        if entry.callers or entry.detach_timer is not None:
+            return
+        if entry.detach and reason is Reason.CANCELLED_BY_CLIENT:
+            loop = asyncio.get_running_loop()
+            entry.detach_timer = loop.call_later(entry.detach / 1e9, self._abandon, entry)
+        else:
+            self._driver.cancel(entry.request.rid, reason)
+
+    def cancel(self, entry: Entry, reason: Reason, message: str = "") -> None:
+        """End it for all its callers."""
+        self._driver.cancel(entry.request.rid, reason, message)
+
+    def _abandon(self, entry: Entry) -> None:
+        entry.detach_timer = None
+        if not entry.callers:
+            self._driver.cancel(entry.request.rid, Reason.CANCELLED_BY_CLIENT)
+
+    def by_request_id(self, tenant: str, request_id: str) -> Entry | None:
+        """An open entry, by its tenant and request id."""
+        rid = self._by_id.get((tenant, request_id))
+        return None if rid is None else self.entries.get(rid)
+
+    def finish(self, command: FinishRequest, results: ResultBuilder) -> None:
+        """The core ended it: answer its callers, and remember an answer that will not change."""
+        request = command.request
+        entry = self.entries.pop(request.rid, None)
+        self._by_id.pop((request.tenant, request.request_id), None)
+        request.context = None
+        if request.output is not None:
+            request.output.sink = None
+        if entry is None:
+            return
+        if entry.detach_timer is not None:
+            entry.detach_timer.cancel()
+        whole = entry.end(command, results)
+        key = entry.key
+        if key is not None:
+            self._open.pop(key, None)
+            final = command.outcome not in (Outcome.CANCELLED, Outcome.REJECTED)
+            if final and command.reason not in status.RETRYABLE:
+                self._remember(key, entry.body_hash, whole)
+        entry.request_bytes = b""
+
+    def _remember(self, key: Key, body_hash: bytes, result: bytes) -> None:
+        self._forget(key)
+        self._replays[key] = (self._clock.now(), body_hash, result)
+        self._replay_bytes += len(result)
+        while self._replay_bytes > self._replay_limit:
+            self._forget(next(iter(self._replays)))
+
+    def _forget(self, key: Key) -> None:
+        replay = self._replays.pop(key, None)
+        if replay is not None:
+            self._replay_bytes -= len(replay[2])

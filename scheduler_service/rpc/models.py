@@ -1,0 +1,55 @@
+"""Which models are there? ListModels, from the core's books."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from batchyard.v1 import scheduler_service_pb2, types_pb2
+from scheduler_service.core.state import Pool, State, accepts_work
+from scheduler_service.rpc.validate import Refused
+
+DEFAULT_PAGE: Final = 50
+MAX_PAGE: Final = 1000
+
+
+def list_page(
+    state: State, message: scheduler_service_pb2.ListModelsRequest
+) -> scheduler_service_pb2.ListModelsResponse:
+    """One page, by name. A page token is the last name of the page before it."""
+    if message.page_size < 0:
+        raise Refused("page_size must not be negative", field="page_size")
+    size = min(message.page_size or DEFAULT_PAGE, MAX_PAGE)
+    names = sorted(name for name in state.pools if name > message.page_token)
+    page = names[:size]
+    return scheduler_service_pb2.ListModelsResponse(
+        models=[_model(state.pools[name]) for name in page],
+        next_page_token=page[-1] if len(names) > size else "",
+    )
+
+
+def _model(pool: Pool) -> scheduler_service_pb2.ModelInfo:
+    specs = [engine.models[pool.model] for engine in pool.engines]
+    ready = {e.node.node_id for e in pool.engines if accepts_work(e, pool.model)}
+    info = scheduler_service_pb2.ModelInfo(
+        model=pool.model,
+        base_model=next((s.base_model for s in specs if s.base_model), ""),
+        ready_nodes=len(ready),
+        streaming=any(s.streaming for s in specs),
+        state=_state(pool, bool(ready)),
+    )
+    contexts = [s.context_length for s in specs if s.context_length]
+    if contexts:
+        info.context_length = min(contexts)
+    task_types = [
+        set(s.task_types or e.node.spec.task_types)
+        for s, e in zip(specs, pool.engines, strict=True)
+    ]
+    if task_types and all(task_types):
+        info.task_types.extend(sorted(set.union(*task_types)))
+    return info
+
+
+def _state(pool: Pool, ready: bool) -> types_pb2.ModelState:
+    if ready:
+        return types_pb2.MODEL_STATE_ACTIVE
+    return types_pb2.MODEL_STATE_LOADING if pool.live else types_pb2.MODEL_STATE_AVAILABLE
