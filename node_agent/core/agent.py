@@ -97,7 +97,7 @@ class Agent:
         if not held.item.stream:
             return None
         self.outputs.append(dispatch_id, key, text, tokens)
-        if held.first_output_ns is not None:
+        if held.first_output_ns is not None or not text:
             return None
         held.first_output_ns = now_ns
         held.state = ItemState.FIRST_OUTPUT

@@ -41,6 +41,8 @@ def _check_room(slots: EngineSlots) -> None:
     _require(slots.held_inputs == sum(item.inputs for item in held), f"{name}: inputs held")
     _require(slots.held_tokens == sum(item.tokens for item in held), f"{name}: tokens held")
     _require(all(group.members for group in slots.waiting), f"{name}: an empty group waits")
+    batched = set().union(*slots.batches)
+    _require(batched <= slots.inside.keys(), f"{name}: a batch member is not in the engine")
 
 
 def _check_credit(slots: EngineSlots) -> None:

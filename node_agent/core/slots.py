@@ -29,7 +29,7 @@ class EngineSpec:
     slots: int  # inputs that run at once, from 1
     look_ahead: int = 0  # inputs held beyond the slots
     max_batch_size: int = 0  # inputs of an atomic batch; 0: as slots
-    static: bool = False  # an atomic batch starts alone
+    static: bool = False  # batches start and end together: slots // max_batch_size of them at once
     token_capacity: int | None = None  # None: tokens are not limited
 
 
@@ -55,6 +55,7 @@ class EngineSlots:
         self.limit = 0  # slots set by the scheduler; 0: none
         self.waiting: deque[Group] = deque()
         self.inside: dict[int, Item] = {}  # dispatch id -> item, until the engine is through
+        self.batches: list[set[int]] = []  # of those, what is left of each atomic batch
         self.held_inputs = 0  # waiting and inside
         self.held_tokens = 0
         self.inside_inputs = 0
@@ -73,6 +74,14 @@ class EngineSlots:
     def capacity(self) -> int:
         """Inputs that may be held now."""
         return self.slots + self.spec.look_ahead
+
+    @property
+    def _largest_batch(self) -> int:
+        return min(self.slots, self.spec.max_batch_size or self.slots)
+
+    @property
+    def _batches_at_once(self) -> int:
+        return max(1, self.slots // self._largest_batch)
 
     def begin_session(self) -> None:
         """Start the totals anew; what is held stays."""
@@ -102,7 +111,7 @@ class EngineSlots:
         if not atomic:
             self.waiting.extend(Group([held], atomic=False) for held in members)
             return
-        largest = min(self.slots, self.spec.max_batch_size or self.slots)
+        largest = self._largest_batch
         group = Group([], atomic=True)
         for held in members:
             if group.members and group.inputs + held.item.inputs > largest:
@@ -119,6 +128,8 @@ class EngineSlots:
             group = self.waiting.popleft()
             for held in group.members:
                 self.inside[held.item.dispatch_id] = held.item
+            if group.atomic:
+                self.batches.append({held.item.dispatch_id for held in group.members})
             self.inside_inputs += group.inputs
             started.append(group)
         return started
@@ -126,7 +137,7 @@ class EngineSlots:
     def _fits(self, group: Group) -> bool:
         if not self.inside_inputs:
             return True
-        if group.atomic and self.spec.static:
+        if group.atomic and self.spec.static and len(self.batches) >= self._batches_at_once:
             return False
         return self.inside_inputs + group.inputs <= self.slots
 
@@ -145,6 +156,10 @@ class EngineSlots:
         item = self.inside.pop(dispatch_id, None)
         if item is None:
             return False
+        if self.batches:
+            for batch in self.batches:
+                batch.discard(dispatch_id)
+            self.batches = [batch for batch in self.batches if batch]
         self.inside_inputs -= item.inputs
         self._give_back(item)
         return True

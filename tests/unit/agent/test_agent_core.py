@@ -118,6 +118,14 @@ def test_an_atomic_batch_above_the_engines_size_is_split() -> None:
     assert started(out) == [1]
 
 
+def test_a_static_engine_of_two_batches_runs_two_at_once() -> None:
+    world = World(slots=4, look_ahead=4, static=True, max_batch_size=2)
+    world.ready()
+    out = world.step(*[batch(item(n), atomic=True) for n in (1, 2, 3)])
+    assert started(out) == [1, 2]
+    assert started(world.finish(2)) == [3]
+
+
 def test_too_many_unacknowledged_results_stop_the_credit() -> None:
     world = World(slots=1, limits=Limits(unacked_results=2))
     world.ready()

@@ -1,0 +1,279 @@
+"""How do the parts of an agent come together, and in which order do they come apart?
+
+Up: engines are built (not started), the core and its driver are made, then everything starts at
+once: engines warm up while the session is already there and reports STARTING. Down: the drain comes
+first (the core decides when it is over), then the session closes, engines stop, spans are flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from batchyard.v1 import node_service_pb2 as node
+from node_agent.config import AgentConfig, default_node_id
+from node_agent.config_sources import LoadedConfig
+from node_agent.core import Agent, Limits
+from node_agent.core import commands as cmd
+from node_agent.core import events as ev
+from node_agent.driver import Driver
+from node_agent.engine_care import EngineCare
+from node_agent.engines.interface import Engine
+from node_agent.hardware import HardwareProbe, HostProbe
+from node_agent.hardware_monitor import HardwareMonitor
+from node_agent.nvml import open_nvml
+from node_agent.rpc import convert, report
+from node_agent.rpc.commands import Commands
+from node_agent.rpc.link import Backoff, Link
+from node_agent.rpc.outbox import Outbox
+from node_agent.rpc.session import Session, SessionEnd
+from node_agent.rpc.settings import FEATURES, PROTOCOL_VERSION
+from node_agent.telemetry import setup
+from node_agent.telemetry.spans import SpanTracer
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+log = logging.getLogger("node_agent.app")
+
+EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_ID_IN_USE = 0, 1, 2, 3
+ENGINE_STOP_S = 2.0
+TASKS_STOP_S = 2.0
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def package_version() -> str:
+    """The installed version; "0": run from a tree that is not installed."""
+    try:
+        return version("batchyard")
+    except PackageNotFoundError:
+        return "0"
+
+
+class App:
+    """One agent, from start to exit."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        engines: Mapping[str, Engine],
+        *,
+        environ: Mapping[str, str],
+        make_probe: Callable[[], HardwareProbe] | None = None,
+        say: Callable[[str], None] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Made on a running loop. `say` gets the lines for people, by default standard output."""
+        config = loaded.config
+        self._config = config
+        self._hostname = socket.gethostname()
+        self.node_id = config.node_id or default_node_id(
+            config, self._hostname, str(loaded.path or "")
+        )
+        self._boot_id = os.urandom(16).hex()
+        self._say = say or _print
+        self._cares = {name: EngineCare(name, engine) for name, engine in engines.items()}
+        self._provider, tracer = self._make_tracer(environ)
+        self.core = Agent([care.spec for care in self._cares.values()], limits)
+        outbox = Outbox(self.core.outputs)
+        self.driver = Driver(self.core, self._cares, outbox, tracer)
+        self._loop = asyncio.get_running_loop()
+        self._hardware = HardwareMonitor(
+            make_probe or (lambda: HostProbe(open_nvml())), self._on_gpus
+        )
+        outbox.make_descriptor = self._descriptor
+        outbox.make_report = self._report
+        self._commands = Commands(self.driver, config.log.level)
+        self._signals = 0
+
+    def _make_tracer(
+        self, environ: Mapping[str, str]
+    ) -> tuple[TracerProvider | None, SpanTracer | None]:
+        if not setup.is_on(environ):
+            return None, None
+        ids = setup.PlannedIds()
+        provider = setup.make_provider(
+            ids,
+            version=package_version(),
+            node_id=self.node_id,
+            boot_id=self._boot_id,
+            environ=environ,
+        )
+        descriptors = {name: care.descriptor for name, care in self._cares.items()}
+        return provider, SpanTracer(provider, ids, self.node_id, descriptors)
+
+    async def run(self) -> int:
+        """Work until the drain is over or the scheduler sends the agent away; the exit code."""
+        self._watch_signals()
+        self._hardware.start()
+        starts = [
+            asyncio.create_task(care.start(self.driver), name=f"start {name}")
+            for name, care in self._cares.items()
+        ]
+        link = asyncio.create_task(self._link().run(), name="link")
+        exit_ = asyncio.create_task(self.driver.exit.wait(), name="exit")
+        starting = asyncio.create_task(self._all_failed(starts), name="engines start")
+        try:
+            return await self._first_end(link, exit_, starting)
+        finally:
+            await self._shut_down([exit_, starting, *starts, link])
+
+    async def _first_end(
+        self,
+        link: asyncio.Task[SessionEnd],
+        exit_: asyncio.Task[bool],
+        starting: asyncio.Task[bool],
+    ) -> int:
+        waiting: set[asyncio.Task[SessionEnd] | asyncio.Task[bool]] = {link, exit_, starting}
+        while True:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if exit_ in done:
+                log.info("drained", extra={"event": "node_drained", "node_id": self.node_id})
+                return EXIT_OK
+            if link in done:
+                return self._sent_away(link.result())
+            waiting -= done
+            if starting.result():
+                self._say(f"batchyard agent {self.node_id}: no engine can serve; exiting")
+                return EXIT_FAILURE
+
+    async def _all_failed(self, starts: list[asyncio.Task[None]]) -> bool:
+        await asyncio.gather(*starts)
+        return not any(care.started for care in self._cares.values())
+
+    def _sent_away(self, end: SessionEnd) -> int:
+        fields = {"event": "session_ended", "node_id": self.node_id, "reason": end.reason}
+        if end.reason == "NODE_ID_IN_USE":
+            log.error("node id is in use", extra=fields)
+            self._say(
+                f"batchyard agent: the node id {self.node_id!r} is in use by another live agent "
+                f"({end.why}). Give this one its own: --node-id ID, or node_id in agent.yaml."
+            )
+            return EXIT_ID_IN_USE
+        log.info("%s", end.why, extra=fields)
+        return EXIT_FAILURE if end.reason else EXIT_OK
+
+    async def _shut_down(self, tasks: list[asyncio.Task[object]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(care.stop(ENGINE_STOP_S) for care in self._cares.values()))
+        self.driver.stop()
+        self._hardware.stop()
+        if self._provider is not None:
+            flushed = await asyncio.to_thread(setup.shut_down, self._provider)
+            if not flushed:
+                log.warning("spans may be lost", extra={"event": "telemetry_flush_timeout"})
+        for number in SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    # Sessions.
+
+    def _link(self) -> Link:
+        config = self._config
+        backoff = Backoff(
+            first_s=config.reconnect.first, longest_s=config.reconnect.longest, seed=self._boot_id
+        )
+        return Link(
+            address=config.scheduler.address,
+            redirects=config.scheduler.redirects,
+            backoff=backoff,
+            run_session=self._run_session,
+        )
+
+    async def _run_session(self, address: str) -> SessionEnd:
+        session = Session(
+            address=address,
+            driver=self.driver,
+            make_hello=self._hello,
+            on_command=self._commands.run,
+            on_up=lambda welcome: self._on_up(address, welcome),
+            welcome_timeout_s=self._config.reconnect.welcome_timeout,
+        )
+        return await session.run()
+
+    def _hello(self, back: cmd.SendHello) -> node.Hello:
+        return node.Hello(
+            node_id=self.node_id,
+            boot_id=self._boot_id,
+            agent_version=package_version(),
+            protocol_version=PROTOCOL_VERSION,
+            features=FEATURES,
+            descriptor=self._descriptor(),
+            report=self._report(),
+            cluster_id=back.cluster_id,
+            highest_term=back.highest_term,
+            running_items=convert.running_items(back.items),
+        )
+
+    def _descriptor(self) -> node.NodeDescriptor:
+        return report.descriptor(
+            self._config, self._hostname, self.core, self._cares, self._hardware.gpus
+        )
+
+    def _on_gpus(self) -> None:
+        """Called in the hardware thread."""
+        try:
+            self._loop.call_soon_threadsafe(self.driver.outbox.need_descriptor)
+        except RuntimeError:  # the loop is closed: the agent is gone
+            return
+
+    def _report(self) -> node.NodeReport:
+        return report.report(self.core, self._cares, self._hardware.sample)
+
+    def _on_up(self, address: str, welcome: node.Welcome) -> None:
+        fields = {
+            "event": "session_up",
+            "node_id": self.node_id,
+            "session_epoch": welcome.session_epoch,
+            "address": address,
+            "term": welcome.term,
+            "cluster_id": welcome.cluster_id,
+        }
+        log.info("session is up", extra=fields)
+        engines = ", ".join(
+            f"{name} ({care.descriptor.kind}, {care.spec.slots} slots)"
+            for name, care in self._cares.items()
+        )
+        self._say(f"batchyard agent {self.node_id} is up: scheduler {address}, engines {engines}")
+
+    # Signals.
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self.on_signal, number)
+
+    def on_signal(self, number: signal.Signals) -> None:
+        """The first signal drains, any later one ends the drain now."""
+        self._signals += 1
+        grace_s = self._config.drain_grace if self._signals == 1 else 0.0
+        fields = {"event": "drain", "signal": number.name, "grace_ms": int(grace_s * 1000)}
+        log.info("draining", extra=fields)
+        self.driver.post(
+            ev.DrainRequested(
+                grace_ns=int(grace_s * 1e9), own=True, terminate=True, reason=number.name
+            )
+        )
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def log_origins(loaded: LoadedConfig, config: AgentConfig) -> None:
+    """Say where each value that is not a default came from."""
+    for key, source in loaded.origins.items():
+        fields = {"event": "config_value", "source": source}
+        log.debug("%s is set", key, extra=fields)
+    fields = {"event": "config_loaded", "source": str(loaded.path or "no file")}
+    log.info("version %d of the configuration is loaded", config.version, extra=fields)

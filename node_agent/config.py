@@ -1,0 +1,205 @@
+"""What can be configured about an agent?
+
+One file, `agent.yaml`. Units are in the values ("3s", "64MiB"), unknown keys are errors. Kinds of
+engines check their own options. Where values come from, and in which order: `config_sources.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from node_agent.engines.durations import DurationS, PositiveDurationS
+
+ID = r"[A-Za-z0-9._:-]{1,64}"
+OPEN_STRING = r"[a-z0-9_]{1,64}"
+ADDRESS = re.compile(r"(unix:.+|(dns:///?)?(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(\d{1,5}))")
+TASK_TYPE_ALIASES = {
+    "summary": "summarization",
+    "qa": "question_answering",
+    "code": "code_generation",
+}
+LOG_LEVELS = ("error", "warning", "info", "debug", "trace")
+
+
+def _address(value: str) -> str:
+    match = ADDRESS.fullmatch(value)
+    if match is None or int(match[4] or 0) > 65535:
+        raise ValueError(f'"{value}" is not an address: write host:port, as "127.0.0.1:7612"')
+    return value
+
+
+def _money(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"(\d{1,9})(?:\.(\d{1,6}))?\s+([A-Z]{3})", value.strip())
+    if match is None:
+        raise ValueError(f'"{value}" is not a price: write an amount and a currency, as "2.50 USD"')
+    micros = int(match[1]) * 1_000_000 + int((match[2] or "").ljust(6, "0"))
+    return {"currency": match[3], "micros": micros}
+
+
+Address = Annotated[str, Field(max_length=253), BeforeValidator(_address)]
+
+
+class Section(BaseModel):
+    """A part of the file. Unknown keys are errors."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
+
+
+class Price(Section):
+    """Money, as "2.50 USD"."""
+
+    currency: str = Field(pattern=r"^[A-Z]{3}$")
+    """ISO 4217, three letters."""
+    micros: int = Field(ge=0)
+    """Millionths of the unit."""
+
+
+class SchedulerSection(Section):
+    """Where the scheduler is."""
+
+    address: Address = "127.0.0.1:7612"
+    """The scheduler's port for nodes, host:port."""
+    redirects: tuple[Address, ...] = ()
+    """Other schedulers that a goodbye may send this agent to. Empty: none."""
+
+
+class ReconnectSection(Section):
+    """How long to wait before the next try when the scheduler is away."""
+
+    first: PositiveDurationS = 0.2
+    """Upper bound of the first wait; doubled at each failure. The wait is random below it."""
+    longest: PositiveDurationS = 5.0
+    """Upper bound of any wait."""
+    welcome_timeout: PositiveDurationS = 10.0
+    """How long a scheduler may take to answer a Hello."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ReconnectSection:
+        if self.first > self.longest:
+            raise ValueError("first: is longer than longest")
+        return self
+
+
+class LogSection(Section):
+    """Logging, to standard error."""
+
+    format: Literal["auto", "json", "text"] = "auto"
+    """"auto": text on a terminal, else json."""
+    level: Literal["error", "warning", "info", "debug", "trace"] = "info"
+    """What is less severe is not logged. Prompts and outputs never are."""
+
+
+class EngineSection(BaseModel):
+    """An engine. All keys but `id` and `kind` are options of its kind."""
+
+    model_config = ConfigDict(
+        extra="allow", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
+
+    id: str = Field(default="", pattern=f"^({ID})?$")
+    """Unique on the node and stable across restarts. Empty: the kind."""
+    kind: str = Field(pattern=f"^{OPEN_STRING}$")
+    """"simulated", "llamacpp", ..."""
+
+    @property
+    def engine_id(self) -> str:
+        """The id, or what stands for it."""
+        return self.id or self.kind
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the kind itself must understand."""
+        return dict(self.model_extra or {})
+
+
+class AgentConfig(Section):
+    """All of `agent.yaml`."""
+
+    version: Literal[1] = 1
+    """Of the file's form."""
+    node_id: str = Field(default="", pattern=f"^({ID})?$")
+    """Stable name of this node. Empty: host name and the engine's port, else a short digest of the
+    engines, so that two agents with different engines on one host differ."""
+    scheduler: SchedulerSection = SchedulerSection()
+    pool: str = Field(default="", max_length=64)
+    """Pool that the operator assigns. Empty: by models."""
+    role: Literal["primary", "backup"] = "primary"
+    """A backup works only while no primary of its pool can."""
+    zone: str = Field(default="", max_length=64)
+    """Failure zone. Empty: none."""
+    labels: dict[str, str] = {}
+    """For people and filters; at most 16."""
+    task_types: tuple[str, ...] = ()
+    """Served here. Empty: all."""
+    price_per_hour: Annotated[Price | None, BeforeValidator(_money)] = None
+    """Of the whole node, as "2.50 USD". Absent: unknown."""
+    drain_grace: DurationS = 30.0
+    """On SIGTERM or SIGINT: time for running work to finish; then it goes back."""
+    reconnect: ReconnectSection = ReconnectSection()
+    engines: tuple[EngineSection, ...] = Field(min_length=1)
+    """At least one."""
+    log: LogSection = LogSection()
+
+    @field_validator("task_types")
+    @classmethod
+    def _canonical(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if re.fullmatch(OPEN_STRING, value) is None:
+                raise ValueError(f'"{value}" is not lower_snake_case of 1 to 64 characters')
+        return tuple(TASK_TYPE_ALIASES.get(value, value) for value in values)
+
+    @field_validator("labels")
+    @classmethod
+    def _few_and_short(cls, labels: dict[str, str]) -> dict[str, str]:
+        if len(labels) > 16:
+            raise ValueError(f"has {len(labels)} labels; at most 16 are allowed")
+        for key, value in labels.items():
+            if not 1 <= len(key) <= 63 or len(value) > 256:
+                raise ValueError(f'"{key[:63]}": keys have 1 to 63 characters, values at most 256')
+        return labels
+
+    @field_validator("engines")
+    @classmethod
+    def _named_once(cls, engines: tuple[EngineSection, ...]) -> tuple[EngineSection, ...]:
+        ids = [engine.engine_id for engine in engines]
+        twice = sorted({engine_id for engine_id in ids if ids.count(engine_id) > 1})
+        if twice:
+            raise ValueError(f"two engines have the id {twice[0]!r}: give each an `id` of its own")
+        return engines
+
+
+def default_node_id(config: AgentConfig, hostname: str, config_path: str) -> str:
+    """Host name and a suffix that is stable across restarts of the same agent."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", hostname.split(".")[0])[:48] or "node"
+    for engine in config.engines:
+        port = _port(engine.options)
+        if port:
+            return f"{host}-{port}"
+    engines = [[engine.engine_id, engine.kind, engine.options] for engine in config.engines]
+    text = json.dumps([config_path, engines], sort_keys=True, default=str)
+    return f"{host}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def _port(options: dict[str, Any]) -> int:
+    """The port at which an engine is reached; 0: it has none of its own."""
+    port = options.get("port")
+    if isinstance(port, int) and port > 0:
+        return port
+    for key in ("address", "url", "base_url"):
+        text = options.get(key)
+        if isinstance(text, str):
+            try:
+                return urlsplit(text if "//" in text else f"//{text}").port or 0
+            except ValueError:
+                return 0
+    return 0

@@ -1,0 +1,120 @@
+"""How does the end of an item read on the wire?"""
+
+from __future__ import annotations
+
+from batchyard.v1 import node_service_pb2 as node
+from batchyard.v1 import types_pb2 as types
+from node_agent.core import Held, OutcomeKind
+from node_agent.engines import interface as engines
+from node_agent.rpc import durations
+from node_agent.rpc.errors import error, reason_value
+
+COMPLETE = {
+    types.FINISH_REASON_STOP,
+    types.FINISH_REASON_LENGTH,
+    types.FINISH_REASON_TOOL_CALLS,
+    types.FINISH_REASON_CONTENT_FILTER,
+    types.FINISH_REASON_COMPLETE,
+}
+
+REASONS = {
+    OutcomeKind.CANCELLED: types.FINISH_REASON_CANCELLED,
+    OutcomeKind.EXPIRED: types.FINISH_REASON_EXPIRED,
+    OutcomeKind.REFUSED: types.FINISH_REASON_ERROR,
+    OutcomeKind.INVALID: types.FINISH_REASON_ERROR,
+}
+
+
+def is_complete(result: engines.Result) -> bool:
+    """Whether the engine came to a natural end."""
+    return result.finish_reason in COMPLETE and result.error is None
+
+
+def item_result(held: Held) -> node.ItemResult:
+    """The result of a finished item, without output that went out as deltas."""
+    outcome = held.outcome
+    assert outcome is not None, "only finished items have a result"
+    result = outcome.result if isinstance(outcome.result, engines.Result) else None
+    message = node.ItemResult(
+        dispatch_id=held.item.dispatch_id,
+        attempt=held.item.attempt,
+        finish_reason=REASONS.get(outcome.kind, types.FINISH_REASON_ERROR),
+        refused=outcome.kind is OutcomeKind.REFUSED,
+        timings=timings(held, result),
+    )
+    if outcome.kind is not OutcomeKind.ENGINE:
+        reason = reason_value(outcome.reason)
+        message.error.CopyFrom(error(reason, outcome.message, field=outcome.field))
+    elif result is not None:
+        message.finish_reason = result.finish_reason
+        _add_error(message, result)
+    if result is not None:
+        message.outputs.extend(result.outputs)
+        complete = outcome.kind is OutcomeKind.ENGINE and is_complete(result)
+        _add_usage(message.usage, result, partial=not complete)
+    return message
+
+
+def _add_error(message: node.ItemResult, result: engines.Result) -> None:
+    if result.error is not None:
+        fault = result.error
+        message.error.CopyFrom(
+            error(fault.reason, fault.message, field=fault.field, metadata=fault.metadata)
+        )
+        message.refused = fault.refused
+        if result.finish_reason in COMPLETE or not result.finish_reason:
+            message.finish_reason = types.FINISH_REASON_ERROR
+    elif result.finish_reason not in COMPLETE:
+        # The engine stopped it unasked: an error must say so.
+        message.error.CopyFrom(
+            error(types.ERROR_REASON_ENGINE_ERROR, "the engine stopped the item by itself")
+        )
+
+
+def _add_usage(usage: types.Usage, result: engines.Result, *, partial: bool) -> None:
+    """Counts the engine gave; what it did not say stays absent."""
+    if result.input_tokens is not None:
+        usage.input_tokens = result.input_tokens
+    if result.output_tokens is not None:
+        usage.output_tokens = result.output_tokens
+    if result.cached_input_tokens is not None:
+        usage.cached_input_tokens = result.cached_input_tokens
+    usage.partial = partial
+
+
+def timings(held: Held, result: engines.Result | None) -> types.EngineTimings:
+    """The phases on this node: the engine's figures first, else the agent's own instants."""
+    times = types.EngineTimings(batch_size=held.batch_size)
+    end_ns = held.finished_ns if held.finished_ns is not None else held.received_ns
+    times.total.CopyFrom(durations.from_ns(end_ns - held.received_ns))
+    if held.submitted_ns is None:
+        times.local_queue.CopyFrom(times.total)
+        return times
+    times.local_queue.CopyFrom(durations.from_ns(held.submitted_ns - held.received_ns))
+    if result is not None and result.engine_queue_s is not None:
+        times.engine_queue.CopyFrom(durations.from_s(result.engine_queue_s))
+    elif held.running_ns is not None:
+        times.engine_queue.CopyFrom(durations.from_ns(held.running_ns - held.submitted_ns))
+    if result is not None and result.prefill_s is not None:
+        times.prefill.CopyFrom(durations.from_s(result.prefill_s))
+    elif held.running_ns is not None and held.first_output_ns is not None:
+        times.prefill.CopyFrom(durations.from_ns(held.first_output_ns - held.running_ns))
+    if result is not None and result.decode_s is not None:
+        times.decode.CopyFrom(durations.from_s(result.decode_s))
+    elif held.first_output_ns is not None:
+        times.decode.CopyFrom(durations.from_ns(end_ns - held.first_output_ns))
+    return times
+
+
+def too_large(held: Held, size: int, limit: int) -> node.ItemResult:
+    """What is sent in place of a result that no message can carry."""
+    message = item_result(held)
+    del message.outputs[:]
+    message.finish_reason = types.FINISH_REASON_ERROR
+    message.refused = False
+    text = f"the result has {size} bytes, above the {limit} that a message may have"
+    message.error.CopyFrom(
+        error(types.ERROR_REASON_ENGINE_ERROR, text, metadata={"limitBytes": str(limit)})
+    )
+    message.error.retryable = False
+    return message
