@@ -1,0 +1,385 @@
+"""What can be configured about the scheduler?
+
+One file, `scheduler.yaml`. Units are in the values ("3s", "64MiB"), unknown keys are errors. Where
+values come from and in which order: `config_sources.py`; what must hold between them:
+`config_checks.py`. The core and the edge get plain values from the methods below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from scheduler_service import policies
+from scheduler_service.config_policies import SCALE_OPTIONS, read_options
+from scheduler_service.config_units import DurationNs, PositiveDurationNs, SizeBytes
+from scheduler_service.core.interfaces import PolicySet
+from scheduler_service.core.settings import (
+    AutoscaleSettings,
+    CoreSettings,
+    FailoverSettings,
+    HealthSettings,
+    QueueSettings,
+)
+from scheduler_service.core.types import MILLISECOND, NEVER, SECOND
+from scheduler_service.policies.task_types import DEFAULT_PRIORITY, TaskDefaults, TaskTypes
+
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+
+Port = Annotated[int, Field(strict=True, ge=0, le=65535)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+PositiveCount = Annotated[int, Field(strict=True, ge=1)]
+Flag = Annotated[bool, Field(strict=True)]
+# As the protocol has it: 1..256 characters; spaces at the ends would make two names look alike.
+ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^\S(.*\S)?$")]
+
+
+def _named(value: object) -> object:
+    """Just a name stands for {name: it}."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Section(BaseModel):
+    """A part of the file. Unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    def values(self) -> dict[str, Any]:
+        """The section as keyword arguments."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+class ListenSection(Section):
+    """Where the scheduler listens. A port of 0 takes any that is free."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to bind. Nothing authenticates or encrypts yet: others than loopback only inside a
+    network that does."""
+    client_port: Port = 7611
+    """For clients: `SchedulerService`, health and reflection."""
+    node_port: Port = 7612
+    """For node agents: `NodeService`."""
+    admin_port: Port = 7613
+    """For operators: `AdminService`."""
+    http_port: Port = 7610
+    """For `/healthz` and `/readyz`."""
+
+
+class HttpSection(Section):
+    """What the HTTP port answers."""
+
+    ready_needs_node: Flag = False
+    """Whether `/readyz` says no while no node can serve. On, a rollout waits for agents; off,
+    clients may queue their first requests before any agent is up."""
+
+
+class LimitsSection(Section):
+    """What one caller may ask for."""
+
+    max_request_bytes: SizeBytes = 4 << 20
+    """Of one request; a larger one alone gets REQUEST_TOO_LARGE."""
+    max_message_bytes: SizeBytes = 64 << 20
+    """Of one gRPC message, which may carry many requests; a larger one ends its stream."""
+    max_json_depth: Annotated[int, Field(strict=True, ge=1, le=90)] = 64
+    """Nesting of JSON texts in a request (tools, schemas, engine options)."""
+    max_timeout: PositiveDurationNs = 24 * HOUR
+    """Longer timeouts are cut to this."""
+    max_detach_grace: DurationNs = 60 * SECOND
+    """Longest time that work goes on after its caller left, where the call asks for it."""
+    max_outstanding: PositiveCount = 10_000
+    """Calls without a result on one Multiplex stream; more are answered QUEUE_FULL."""
+    max_output_buffer: SizeBytes = 1 << 20
+    """Output of one call that its reader has not taken; above it the call ends with
+    CLIENT_TOO_SLOW."""
+
+
+class QueueSection(Section):
+    """Bounds of the queues."""
+
+    max_requests: PositiveCount = 10_000
+    """Interactive requests that may wait per pool, beyond what free slots take at once; more are
+    refused with QUEUE_FULL."""
+    max_bytes: SizeBytes = 1 << 30
+    """Of all waiting requests together."""
+    floor_every: Count = 8
+    """Of so many consecutive dispatches of a pool one goes to the oldest request that the order
+    passed over, so that nothing starves. 0: off."""
+    no_node_grace: DurationNs = 30 * SECOND
+    """How long a request waits for a first live node of its model before NO_CAPACITY."""
+
+
+class HealthSection(Section):
+    """When a node is no longer trusted, and how agents report."""
+
+    session_timeout: PositiveDurationNs = 3 * SECOND
+    """Silence that makes a node SUSPECT: no new work."""
+    resume_window: PositiveDurationNs = 2 * SECOND
+    """From SUSPECT to LOST: its work is run elsewhere."""
+    heartbeat_interval: PositiveDurationNs = 1 * SECOND
+    """How often an idle agent gives a sign of life."""
+    report_interval: PositiveDurationNs = 1 * SECOND
+    """How often an agent reports what really runs."""
+    coalesce: DurationNs = 5 * MILLISECOND
+    """How long an agent may gather output into one message under load."""
+    ping_timeout: PositiveDurationNs = 1 * SECOND
+    """For the holder of a node id that a newcomer claims to answer."""
+    lost_memory: DurationNs = 10 * MINUTE
+    """How long a lost node is still shown."""
+    refused_pause: DurationNs = 100 * MILLISECOND
+    """How long an engine that refused work is left alone."""
+
+
+class FailoverSection(Section):
+    """How often and how soon work is tried again."""
+
+    max_attempts: Annotated[int, Field(strict=True, ge=1, le=10)] = 3
+    """Attempts of a request that does not say."""
+    backoff_base: PositiveDurationNs = 50 * MILLISECOND
+    """Upper bound of the first delay after an engine's error, doubled at each further one. The
+    delay is random below it; the work of a lost node moves at once."""
+    backoff_max: PositiveDurationNs = 2 * SECOND
+    """Upper bound of any delay."""
+
+
+class PolicyChoice(Section):
+    """A policy by name, with its own options. Just the name will do."""
+
+    name: str = Field(min_length=1)
+    """One of the policies that answer the question; see the table below."""
+    options: dict[str, Any] = {}
+    """Options of that policy. Empty: its defaults."""
+
+
+Choice = Annotated[PolicyChoice, BeforeValidator(_named)]
+
+
+class PoliciesSection(Section):
+    """Which policy answers which question."""
+
+    order: Choice = PolicyChoice(name=policies.DEFAULTS["order"])
+    """Which waiting request goes next?"""
+    admission: Choice = PolicyChoice(name=policies.DEFAULTS["admission"])
+    """May a request enter, or is it refused at once?"""
+    batch: Choice = PolicyChoice(name=policies.DEFAULTS["batch"])
+    """Is a static batch sent now, or later?"""
+    score: Choice = PolicyChoice(name=policies.DEFAULTS["score"])
+    """How soon would a request finish on a node?"""
+    pick: Choice = PolicyChoice(name=policies.DEFAULTS["pick"])
+    """Which of the scored nodes takes it?"""
+    degrade: Choice = PolicyChoice(name=policies.DEFAULTS["degrade"])
+    """Which of the permitted models stands in, if any?"""
+    failover: Choice = PolicyChoice(name=policies.DEFAULTS["failover"])
+    """Is a failed attempt tried again, and when? Its times are in the section `failover`."""
+    autoscale: Choice = PolicyChoice(name=policies.DEFAULTS["autoscale"])
+    """How many nodes should a pool have? Its thresholds are in the section `autoscale`."""
+
+
+class TaskTypeSection(Section):
+    """Defaults of one task type; what a request says itself always wins."""
+
+    model: ModelName | None = None
+    """Model of requests that name none. Absent: they must name one."""
+    priority: Annotated[int, Field(strict=True, ge=1, le=10)] = DEFAULT_PRIORITY
+    """1..10, 10 = most urgent."""
+    max_wait: DurationNs | None = None
+    """Longest time in the queue. Absent: no limit."""
+    timeout: PositiveDurationNs | None = None
+    """Total time from receipt to the last token. Absent: no limit."""
+    degrade: tuple[ModelName, ...] = Field(default=(), max_length=8)
+    """Models that may stand in, in this order. Empty: none."""
+    expected_output_tokens: PositiveCount | None = None
+    """Tokens that a request without a limit of its own probably needs. Absent: unknown."""
+
+
+BUILT_IN_TASK_TYPES: Final[dict[str, dict[str, Any]]] = {
+    "summarization": {"priority": 4, "expected_output_tokens": 200},
+    "classification": {"priority": 6, "expected_output_tokens": 8},
+    "question_answering": {"priority": 6, "expected_output_tokens": 150},
+    "code_generation": {"priority": 5, "expected_output_tokens": 500},
+    "chat": {"priority": 6, "expected_output_tokens": 250},
+    "embedding": {"priority": 4},
+    "other": {"priority": DEFAULT_PRIORITY},
+}
+
+
+def _over_built_in(value: object) -> object:
+    """What the file says of a built-in task type is laid over it, key by key."""
+    if not isinstance(value, dict):
+        return value
+    merged: dict[Any, Any] = {**BUILT_IN_TASK_TYPES, **value}
+    for name, built_in in BUILT_IN_TASK_TYPES.items():
+        if isinstance(merged[name], dict):
+            merged[name] = {**built_in, **merged[name]}
+    return merged
+
+
+def _built_in() -> dict[str, TaskTypeSection]:
+    return {name: TaskTypeSection(**given) for name, given in BUILT_IN_TASK_TYPES.items()}
+
+
+class ModelSection(Section):
+    """A model that is accepted before any node has it. Just the name will do."""
+
+    name: ModelName
+    """Public name, as clients and agents write it."""
+    aliases: tuple[ModelName, ...] = ()
+    """Other names that clients may use for it."""
+
+
+class ProcessActuatorSection(Section):
+    """The actuator `process`: starts and drains agents on this machine."""
+
+    agent_config: Path | None = None
+    """The `agent.yaml` that they run with."""
+
+
+class AutoscaleSection(Section):
+    """When nodes are started and drained."""
+
+    enabled: Flag = False
+    """Off: pools keep the nodes that join by themselves."""
+    actuator: Literal["none", "process", "command"] = "none"
+    """Who carries it out. "none": decisions are only shown."""
+    min: Count = 1
+    """Nodes per pool at least."""
+    max: PositiveCount = 4
+    """Nodes per pool at most."""
+    tick: PositiveDurationNs = 1 * SECOND
+    """How often pools are looked at."""
+    queue: PositiveCount = 5
+    """Scale out when so many interactive requests of a pool wait."""
+    wait: PositiveDurationNs = 3 * SECOND
+    """Scale out when the oldest waits longer than this."""
+    cooldown_out: DurationNs = 10 * SECOND
+    """Least time between two steps out."""
+    idle: PositiveDurationNs = 60 * SECOND
+    """Scale in after nothing waited or ran for this long."""
+    cooldown_in: DurationNs = 10 * SECOND
+    """Least time from any step to a step in."""
+    start_timeout: PositiveDurationNs = 120 * SECOND
+    """A node that was asked for and has not joined after this long counts no more."""
+    drain_grace: DurationNs = 60 * SECOND
+    """For a node on its way out to finish what runs."""
+    process: ProcessActuatorSection = ProcessActuatorSection()
+    """For the actuator "process"."""
+    command: tuple[str, ...] = ()
+    """For the actuator "command": program and arguments; it is given the desired count as JSON on
+    standard input."""
+
+
+class ReportSection(Section):
+    """What the report remembers."""
+
+    window: PositiveDurationNs = 5 * MINUTE
+    """What rates, averages, costs and the diagnosis look at, unless a caller asks for less."""
+    events: PositiveCount = 10_000
+    """Events kept of the frequent kinds (submit, dispatch_batch, batch_finished), and as many of
+    all others."""
+    finished_requests: PositiveCount = 10_000
+    """Finished requests that can still be listed."""
+
+
+class LogSection(Section):
+    """Logging, to standard error."""
+
+    format: Literal["auto", "json", "text"] = "auto"
+    """"auto": text on a terminal, else json."""
+    level: Literal["error", "warning", "info", "debug", "trace"] = "info"
+    """What is less severe is not logged. Prompts and outputs never are."""
+
+
+class SchedulerConfig(Section):
+    """All of `scheduler.yaml`."""
+
+    version: Literal[1] = 1
+    """Of the file's form."""
+    listen: ListenSection = ListenSection()
+    http: HttpSection = HttpSection()
+    state_dir: Path | None = None
+    """Folder that holds the cluster id and the term, which grows at each start, so that agents
+    hand back running work to a restarted scheduler. Absent: a new cluster at each start."""
+    shutdown_grace: DurationNs = 10 * SECOND
+    """On SIGTERM or SIGINT: time for open calls to finish; then they end with UNAVAILABLE."""
+    limits: LimitsSection = LimitsSection()
+    queue: QueueSection = QueueSection()
+    health: HealthSection = HealthSection()
+    failover: FailoverSection = FailoverSection()
+    policies: PoliciesSection = PoliciesSection()
+    task_types: Annotated[dict[str, TaskTypeSection], BeforeValidator(_over_built_in)] = Field(
+        default_factory=_built_in
+    )
+    """Defaults by task type, laid over the built-in ones; more may be added."""
+    models: tuple[Annotated[ModelSection, BeforeValidator(_named)], ...] = ()
+    """Known models. With any listed, task types may only name listed ones."""
+    autoscale: AutoscaleSection = AutoscaleSection()
+    report: ReportSection = ReportSection()
+    log: LogSection = LogSection()
+
+    def core_settings(self, *, term: int) -> CoreSettings:
+        """The core's settings, for this term of the scheduler."""
+        health = self.health
+        return CoreSettings(
+            term=term,
+            queue=QueueSettings(**self.queue.values()),
+            health=HealthSettings(
+                session_timeout=health.session_timeout,
+                resume_window=health.resume_window,
+                ping_timeout=health.ping_timeout,
+                lost_memory=health.lost_memory,
+                refused_pause=health.refused_pause,
+            ),
+            failover=FailoverSettings(**self.failover.values()),
+            autoscale=self._autoscale_settings(),
+            known_models=frozenset(model.name for model in self.models),
+            finished_memory=self.report.finished_requests,
+        )
+
+    def _autoscale_settings(self) -> AutoscaleSettings:
+        scale = self.autoscale
+        return AutoscaleSettings(
+            enabled=scale.enabled,
+            min_nodes=scale.min,
+            max_nodes=scale.max,
+            tick=scale.tick,
+            start_timeout=scale.start_timeout,
+            drain_grace=scale.drain_grace,
+        )
+
+    def policy_set(self, *, seed: int = 0) -> PolicySet:
+        """The policies in force."""
+        names: dict[str, str] = {}
+        options: dict[str, dict[str, Any]] = {}
+        for question, choice in self.policies.values().items():
+            names[question] = choice.name
+            options[question] = read_options(question, choice.name, choice.options)
+        if names["failover"] == "backoff":
+            settings = FailoverSettings(**self.failover.values())
+            options["failover"] |= {"settings": settings, "seed": seed}
+        if names["autoscale"] == "threshold":
+            scale = self.autoscale
+            options["autoscale"] |= {key: getattr(scale, key) for key in SCALE_OPTIONS}
+        return policies.build(names, options)
+
+    def task_defaults(self) -> TaskTypes:
+        """What the edge fills in by task type, aliases of models resolved."""
+        aliases = self.aliases()
+        return TaskTypes(
+            {
+                name: TaskDefaults(
+                    model=aliases.get(given.model or "", given.model or ""),
+                    priority=given.priority,
+                    max_wait=NEVER if given.max_wait is None else given.max_wait,
+                    timeout=NEVER if given.timeout is None else given.timeout,
+                    degrade=tuple(aliases.get(model, model) for model in given.degrade),
+                    output_tokens=given.expected_output_tokens or 0,
+                )
+                for name, given in self.task_types.items()
+            }
+        )
+
+    def aliases(self) -> dict[str, str]:
+        """Model names by alias."""
+        return {alias: model.name for model in self.models for alias in model.aliases}

@@ -1,0 +1,176 @@
+"""What must hold between configured values? Each check names the values that it compares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler_service.config import SchedulerConfig
+from scheduler_service.config_policies import did_you_mean, faults
+from scheduler_service.config_units import write_duration, write_size
+from scheduler_service.policies.task_types import ALIASES
+
+OPEN_STRING: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something contradicts. The first path is the one to change; all must be valid to judge."""
+
+    paths: tuple[str, ...]
+    text: str
+
+
+def find(config: SchedulerConfig) -> Iterator[Finding]:
+    """All contradictions of a configuration whose single values are valid."""
+    for check in _CHECKS:
+        yield from check(config)
+
+
+def _ports(config: SchedulerConfig) -> Iterator[Finding]:
+    taken: dict[int, str] = {}
+    for name in ("http_port", "client_port", "node_port", "admin_port"):
+        port: int = getattr(config.listen, name)
+        if port and port in taken:
+            paths = (f"listen.{name}", f"listen.{taken[port]}")
+            yield Finding(paths, f"is {port}, as {taken[port]}: give each its own")
+        taken.setdefault(port, name)
+
+
+def _limits(config: SchedulerConfig) -> Iterator[Finding]:
+    limits = config.limits
+    if limits.max_request_bytes >= limits.max_message_bytes:
+        yield Finding(
+            ("limits.max_request_bytes", "limits.max_message_bytes"),
+            f"is {write_size(limits.max_request_bytes)}, not below max_message_bytes, which is "
+            f"{write_size(limits.max_message_bytes)}",
+        )
+    if limits.max_message_bytes >= 1 << 31:
+        yield Finding(("limits.max_message_bytes",), "must be below 2GiB, gRPC's own limit")
+
+
+def _heartbeats(config: SchedulerConfig) -> Iterator[Finding]:
+    health = config.health
+    for name in ("heartbeat_interval", "report_interval"):
+        interval: int = getattr(health, name)
+        if health.session_timeout <= 2 * interval:
+            yield Finding(
+                ("health.session_timeout", f"health.{name}"),
+                f"is {write_duration(health.session_timeout)}; it must be above twice the {name}, "
+                f"which is {write_duration(interval)}, or healthy nodes look silent",
+            )
+
+
+def _backoff(config: SchedulerConfig) -> Iterator[Finding]:
+    if config.failover.backoff_base > config.failover.backoff_max:
+        yield Finding(
+            ("failover.backoff_base", "failover.backoff_max"), "is longer than backoff_max"
+        )
+
+
+def _autoscale(config: SchedulerConfig) -> Iterator[Finding]:
+    scale = config.autoscale
+    if scale.min > scale.max:
+        yield Finding(
+            ("autoscale.min", "autoscale.max"), f"is {scale.min}, above max, which is {scale.max}"
+        )
+    if scale.enabled and scale.actuator == "process" and scale.process.agent_config is None:
+        yield Finding(
+            ("autoscale.process.agent_config", "autoscale.actuator"),
+            "is needed by the actuator process: name the agent.yaml to start agents with",
+        )
+    if scale.enabled and scale.actuator == "command" and not scale.command:
+        yield Finding(
+            ("autoscale.command", "autoscale.actuator"),
+            "is needed by the actuator command: write the program and its arguments as a list",
+        )
+
+
+def _policies(config: SchedulerConfig) -> Iterator[Finding]:
+    for question, choice in config.policies.values().items():
+        for path, text in faults(question, choice.name, choice.options):
+            yield Finding((f"policies.{question}.{path}",), text)
+
+
+def _names(config: SchedulerConfig) -> Iterator[Finding]:
+    """Behaviour 98: no name stands for two models, not even up to case and spaces."""
+    owners: dict[str, tuple[str, str]] = {}  # folded name: (as written, model)
+    for index, model in enumerate(config.models):
+        for name, what in [(model.name, "name"), *((a, "alias") for a in model.aliases)]:
+            folded = "".join(name.split()).casefold()
+            if folded in owners:
+                other, owner = owners[folded]
+                yield Finding(
+                    (f"models[{index}]",),
+                    f'the {what} "{name}" of model "{model.name}" is taken by "{other}" of model '
+                    f'"{owner}"; names may not differ in case or spaces only',
+                )
+            owners.setdefault(folded, (name, model.name))
+
+
+def _task_types(config: SchedulerConfig) -> Iterator[Finding]:
+    aliases = config.aliases()
+    known = [model.name for model in config.models] + list(aliases)
+    for task_type, given in config.task_types.items():
+        where = f"task_types.{task_type}"
+        if task_type in ALIASES:
+            yield Finding((where,), f'is an alias; write "{ALIASES[task_type]}"')
+        elif OPEN_STRING.fullmatch(task_type) is None:
+            yield Finding((where,), "must be lower_snake_case of 1 to 64 characters")
+        named = [("model", given.model)] if given.model else []
+        named += [(f"degrade[{n}]", model) for n, model in enumerate(given.degrade)]
+        for key, model in named:
+            if known and model not in known:
+                yield Finding(
+                    (f"{where}.{key}", "models"),
+                    f'"{model}" is not listed in models{did_you_mean(model, known)}',
+                )
+
+
+def _degrade_cycles(config: SchedulerConfig) -> Iterator[Finding]:
+    """Behaviour 68: no model stands in for itself, directly or through others."""
+    aliases = config.aliases()
+    steps: dict[str, dict[str, str]] = {}  # model: {substitute: path of the list that says so}
+    for task_type, given in config.task_types.items():
+        if given.model:
+            path = f"task_types.{task_type}.degrade"
+            source = aliases.get(given.model, given.model)
+            for model in given.degrade:
+                steps.setdefault(source, {}).setdefault(aliases.get(model, model), path)
+    told: set[frozenset[str]] = set()
+    for start in steps:
+        circle = _circle(steps, start)
+        if circle and frozenset(circle) not in told:
+            told.add(frozenset(circle))
+            way = " -> ".join([*circle, circle[0]])
+            yield Finding((steps[circle[-1]][circle[0]],), f"goes in a circle: {way}")
+
+
+def _circle(steps: dict[str, dict[str, str]], start: str) -> list[str]:
+    """The models of a way from `start` back to it; empty: there is none."""
+    ways = [[start]]
+    seen: set[str] = set()  # membership only
+    while ways:
+        way = ways.pop(0)
+        for model in steps.get(way[-1], {}):
+            if model == start:
+                return way
+            if model not in seen:
+                seen.add(model)
+                ways.append([*way, model])
+    return []
+
+
+_CHECKS: Final[tuple[Callable[[SchedulerConfig], Iterator[Finding]], ...]] = (
+    _ports,
+    _limits,
+    _heartbeats,
+    _backoff,
+    _autoscale,
+    _policies,
+    _names,
+    _task_types,
+    _degrade_cycles,
+)
