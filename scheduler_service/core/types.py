@@ -46,7 +46,7 @@ class Traits:
     length: int = 0  # of the input, in the caller's unit (bytes of text, or token ids)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
     """One request: what the edge states of it (first part), and where it is (second part)."""
 
@@ -93,6 +93,8 @@ class Request:
     output: Output | None = None  # what the client has been sent, if it streams
     continuing: bool = False  # the next attempt goes on from `output`
     preemptions: int = 0
+    wait_forgiven: Duration = 0  # waited for the model asked for before max_wait substituted it
+    unfit_since: Instant = NEVER  # live nodes of its pool cannot take it; NEVER: not known to be so
     in_queue: bool = False  # QUEUED and not in it: held back until its next try is due
 
     @property
@@ -107,7 +109,7 @@ class Request:
         return self.queue_time
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One try of one request on one engine. `dispatch_id` names it for ever."""
 
@@ -137,7 +139,7 @@ class Attempt:
         return self.engine.node
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Batch:
     """Requests sent together. For a continuous engine it only saves messages."""
 
@@ -229,7 +231,7 @@ class ServiceEstimate:
         return int(self.mean * min(10.0, max(0.1, output_tokens / self.tokens)))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Engine:
     """The core's books about one engine of a live node."""
 
@@ -284,7 +286,7 @@ class Drain:
     lost: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
     """The core's books about one node."""
 

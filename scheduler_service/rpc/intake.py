@@ -40,6 +40,7 @@ class Opening:
     data: bytes  # InferenceRequest
     principal: str
     tracing: tuple[str, str]  # traceparent and tracestate of the RPC's metadata
+    method: str = ""  # of a single RPC; empty: one of many calls on a stream
     rpc_deadline: Instant = NEVER
     detach_grace: Duration = 0
     attach: scheduler_service_pb2.AttachPoint | None = None
@@ -55,7 +56,7 @@ class Intake:
         converter: Converter,
         clock: Clock,
         limits: Limits,
-        on_entry: Callable[[Entry], None] | None = None,
+        on_entry: Callable[[Entry, Opening], None] | None = None,
     ) -> None:
         self.book = book
         self.limits = limits
@@ -105,7 +106,7 @@ class Intake:
         else:
             entry.traceparent, entry.tracestate = opening.tracing
         if self._on_entry is not None:
-            self._on_entry(entry)
+            self._on_entry(entry, opening)
         entry.callers.append(caller)
         self.book.open(entry, key, digest)
         return entry
@@ -131,7 +132,7 @@ class Intake:
         )
 
 
-def failed(error: types_pb2.Error, request_id: str) -> bytes:
+def failed(error: types_pb2.Error, request_id: str = "") -> bytes:
     """A result that is nothing but its error: the call never reached the core."""
     finish = types_pb2.FINISH_REASON_REJECTED
     if error.code == grpc.StatusCode.CANCELLED.value[0]:

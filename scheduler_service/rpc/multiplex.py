@@ -118,9 +118,7 @@ class MultiplexStream:
                     raise Refused("`open` comes in the first message, and only there", field="open")
                 if not opened:
                     opened = True
-                    self.writer.opened(
-                        self._opened(message.open), self._intake.limits.max_outstanding
-                    )
+                    self._open(message.open)
                 for index, call in enumerate(message.calls):
                     self._call(call, index, principal, tracing)
                 for call_id in message.cancel_call_ids:
@@ -142,39 +140,44 @@ class MultiplexStream:
         )
         self.writer.opened(opened, self._intake.limits.max_outstanding)
 
-    def _call(
-        self,
-        data: bytes,
-        index: int,
-        principal: str,
-        tracing: tuple[str, str],
-    ) -> None:
+    def _call(self, data: bytes, index: int, principal: str, tracing: tuple[str, str]) -> None:
         """One call of a Multiplex message; whatever is wrong with it stays with it."""
-        call_id, request_id = 0, ""
+        call_id = 0
+        where = f"calls[{index}]."
         try:
-            packed = parse(wire_pb2.PackedCall, data, prefix=f"calls[{index}].")
+            packed = parse(wire_pb2.PackedCall, data, prefix=where)
             call_id = packed.call_id
-            if call_id == 0 or call_id in self.calls:
-                raise Refused("call_id must be above 0 and unique in the stream", field="call_id")
-            if len(self.calls) >= self._intake.limits.max_outstanding:
-                raise Refused(
-                    f"{len(self.calls)} calls are outstanding, the most for a stream",
-                    reason=Reason.QUEUE_FULL, retry_after=100_000_000,
-                )  # fmt: skip
+            self._check_room(call_id)
             opening = Opening(packed.request, principal, tracing)
             if packed.HasField("detach_grace"):
                 opening.detach_grace = self._intake.grace(packed.detach_grace)
             if packed.HasField("attach"):
                 opening.attach = packed.attach
-            caller = _MultiplexCall(call_id, packed.stream, self)
-            self.calls[call_id] = caller
-            caller.entry = self._intake.open(opening, caller, prefix=f"calls[{index}].request.")
         except Refused as refused:
-            self.calls.pop(call_id, None)
-            error = refused.error
-            if error.field and not error.field.startswith("calls["):
-                error.field = f"calls[{index}].{error.field}"
-            self.writer.result(call_id, failed(error, request_id))
+            self._refuse(call_id, refused.error, where)
+            return
+        call = _MultiplexCall(call_id, packed.stream, self)
+        self.calls[call_id] = call
+        try:
+            call.entry = self._intake.open(opening, call, prefix=f"{where}request.")
+        except Refused as refused:
+            del self.calls[call_id]
+            self._refuse(call_id, refused.error, where)
+
+    def _check_room(self, call_id: int) -> None:
+        if call_id == 0 or call_id in self.calls:
+            raise Refused("call_id must be above 0 and unique in the stream", field="call_id")
+        if len(self.calls) >= self._intake.limits.max_outstanding:
+            raise Refused(
+                f"{len(self.calls)} calls are outstanding, the most for a stream",
+                reason=Reason.QUEUE_FULL,
+                retry_after=100_000_000,
+            )
+
+    def _refuse(self, call_id: int, error: types_pb2.Error, where: str) -> None:
+        if error.field and not error.field.startswith(where):
+            error.field = where + error.field
+        self.writer.result(call_id, failed(error))
 
     def check_done(self) -> None:
         """After `done`, the stream ends with its last result."""

@@ -108,7 +108,9 @@ class SchedulerPort:
         """One request, one complete answer."""
         caller = _UnaryCaller()
         try:
-            entry = self._intake.open(self._opening(data, context), caller, prefix="request.")
+            entry = self._intake.open(
+                self._opening("Generate", data, context), caller, prefix="request."
+            )
         except Refused as refused:
             await status.abort_with(context, refused.error)
         try:
@@ -132,7 +134,9 @@ class SchedulerPort:
 
         writer = SingleWriter(self._intake.limits.max_output_buffer, cut_off)
         try:
-            entry = self._intake.open(self._opening(data, context), writer, prefix="request.")
+            entry = self._intake.open(
+                self._opening("GenerateStream", data, context), writer, prefix="request."
+            )
         except Refused as refused:
             await status.abort_with(context, refused.error)
         try:
@@ -152,10 +156,10 @@ class SchedulerPort:
         finally:
             del self._streams[stream]
 
-    def _opening(self, data: bytes, context: Context) -> Opening:
+    def _opening(self, method: str, data: bytes, context: Context) -> Opening:
         """Read a GenerateRequest or GenerateStreamRequest, and the RPC's own deadline."""
         packed = parse(wire_pb2.PackedGenerateRequest, data)
-        opening = Opening(packed.request, principal_of(context), tracing_of(context))
+        opening = Opening(packed.request, principal_of(context), tracing_of(context), method)
         remaining = context.time_remaining()
         if remaining is not None and remaining < _YEAR_S:  # type: ignore[redundant-expr]
             opening.rpc_deadline = self._clock.now() + max(0, int(remaining * 1e9))
