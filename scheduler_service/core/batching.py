@@ -29,7 +29,7 @@ def form(state: State, pool: Pool, engine: Engine) -> Batch | WaitUntil:
     waiting = [] if full else list(pool.queue)
     estimate = engine.service.get(pool.model) or pool.estimate
     view = BatchView(
-        waiting=len(pool.queue),
+        waiting=inputs_max if full else sum(engine.charge_of(r) for r in waiting),
         inputs_max=inputs_max,
         oldest_at=min((r.queued_at for r in waiting), default=state.now),
         earliest_deadline=min((r.deadline for r in waiting), default=NEVER),

@@ -68,6 +68,8 @@ def _dispatch(
             break
         choice = placement.choose(state, request, usable)
         if choice.engine is None:
+            if choice.unfit:
+                requests.note_unfit(state, request)
             if choice.hold(walk.floor):
                 break
             walk.skip(request)
@@ -88,6 +90,8 @@ def _dispatch(
         if one_batch:
             break
     walk.finish()
+    for request in walk.expired:
+        requests.expire(state, request)
     return more and len(pool.queue) > 0
 
 

@@ -22,7 +22,6 @@ from scheduler_service.core.events import ItemEnd, ItemsFinished, ItemsRunning, 
 from scheduler_service.core.interfaces import GiveUp
 from scheduler_service.core.outcomes import (
     AttemptState,
-    NodeAvailability,
     Outcome,
     Reason,
     RequestState,
@@ -80,6 +79,7 @@ def hear(state: State) -> None:
 def _begin(state: State, attempt: Attempt) -> None:
     request = attempt.request
     attempt.spoke = True
+    requests.answered_by(state, attempt)
     state.record(records.FIRST_OUTPUT, request, attempt=attempt)
     for sibling in [a for a in request.live.values() if a is not attempt]:
         ledger.revoke(state, sibling, AttemptState.REVOKED, Reason.REVOKED)
@@ -151,8 +151,9 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     state.pools[model].estimate.learn(took, item.output_tokens)
     node.finished += 1
     state.totals.output_tokens += item.output_tokens
-    if node.drain is not None and not node.drain.ended_at:
-        node.drain.finished.append(attempt.request.request_id)
+    requests.answered_by(state, attempt)
+    if (drain := ledger.open_drain(attempt)) is not None:
+        drain.finished.append(attempt.request.request_id)
     ledger.end(state, attempt, AttemptState.SUCCEEDED, Reason.NONE)
     requests.finish(
         state, attempt.request, Outcome.SUCCEEDED, attempt=attempt, payload=item.payload
@@ -174,12 +175,9 @@ def give_back(state: State, attempt: Attempt) -> None:
     request = attempt.request
     request.charged -= 1
     if request.live or request.state is RequestState.QUEUED:
-        return
-    moved = _resume(state, attempt)
-    drain = attempt.node.drain
-    if drain is not None and not drain.ended_at:
-        (drain.moved if moved else drain.lost).append(request.request_id)
-    if moved:
+        ledger.note_moved(attempt)
+    elif _resume(state, attempt):
+        ledger.note_moved(attempt)
         requests.queue_again(state, request, state.now)
 
 
@@ -189,13 +187,14 @@ def retry(state: State, attempt: Attempt) -> None:
     incarnation = attempt.node.incarnation
     if incarnation not in request.tried:
         request.tried.append(incarnation)
-    if request.live:
-        return  # its sibling may still answer
+    if request.live:  # its sibling may still answer
+        ledger.note_moved(attempt)
+        return
     verdict = state.policies.failover.decide(attempt, attempt.reason, state.now)
     if isinstance(verdict, GiveUp):
         _give_up(state, attempt, verdict.reason, verdict.message)
-    elif request.state is RequestState.QUEUED:
-        pass  # it was queued again when its session broke
+    elif request.state is RequestState.QUEUED:  # since its session broke
+        ledger.note_moved(attempt)
     elif _resume(state, attempt):
         _fail_over(state, attempt, verdict.at)
 
@@ -203,9 +202,7 @@ def retry(state: State, attempt: Attempt) -> None:
 def _fail_over(state: State, attempt: Attempt, at: Instant) -> None:
     request = attempt.request
     note_failover(state, attempt)
-    drain = attempt.node.drain
-    if drain is not None and attempt.node.availability is NodeAvailability.DRAINING:
-        drain.moved.append(request.request_id)
+    ledger.note_moved(attempt)
     requests.queue_again(state, request, at)
 
 
@@ -249,7 +246,6 @@ def _resume(state: State, attempt: Attempt) -> bool:
 def _can_continue(state: State, request: Request) -> bool:
     """One unguided choice of text, and a model that goes on from prompt plus output."""
     assert request.output is not None
-    request.output.positions()
     plain = all(
         choice == 0 and channel in (0, 1) for choice, channel, _ in request.output.positions()
     )
@@ -260,8 +256,7 @@ def _can_continue(state: State, request: Request) -> bool:
 
 def _give_up(state: State, attempt: Attempt, reason: Reason, message: str) -> None:
     request = attempt.request
-    drain = attempt.node.drain
-    if drain is not None and attempt.node.availability is NodeAvailability.DRAINING:
+    if (drain := ledger.open_drain(attempt)) is not None:
         drain.lost.append(request.request_id)
     emitted = sum(request.output.offsets.values()) if request.output is not None else 0
     requests.finish(

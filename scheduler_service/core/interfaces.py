@@ -65,10 +65,10 @@ class Admission(Protocol):
 class BatchView:
     """A static batch that could be sent now."""
 
-    waiting: int  # requests that could join, the head included; like and unlike
+    waiting: int  # inputs that could join, the head's included, of like and unlike; the most: all
     inputs_max: int  # the batch may hold
     oldest_at: Instant  # when its oldest began to wait
-    earliest_deadline: Instant  # of the head
+    earliest_deadline: Instant  # of those who wait
     expected_service: Duration  # of a batch; 0: unknown
 
 

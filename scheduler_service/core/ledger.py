@@ -14,7 +14,7 @@ from scheduler_service.core import records
 from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reason
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_attempt, move_availability
-from scheduler_service.core.types import Attempt, Node
+from scheduler_service.core.types import Attempt, Drain, Node
 
 
 def charge(attempt: Attempt) -> None:
@@ -56,6 +56,8 @@ def end(
 def revoke(state: State, attempt: Attempt, how: AttemptState, reason: Reason) -> None:
     """End it and, where its node may still run it, ask the node to stop."""
     end(state, attempt, how, reason)
+    if how is AttemptState.REVOKED:
+        note_moved(attempt)
     node = attempt.node
     if attempt.dispatch_id in node.in_flight and node.connected and node.alive:
         key = (node.node_id, node.epoch, reason)
@@ -73,6 +75,19 @@ def settle(state: State, attempt: Attempt) -> None:
     if batch.held_items == 0:
         engine.open_batches.pop(batch.batch_id, None)
     state.touch_engine(engine)
+
+
+def open_drain(attempt: Attempt) -> Drain | None:
+    """The drain of its node that is still going on, if any."""
+    drain = attempt.node.drain
+    return None if drain is None or drain.ended_at else drain
+
+
+def note_moved(attempt: Attempt) -> None:
+    """Its request is answered elsewhere, or will be: the proof of a drain says so."""
+    drain = open_drain(attempt)
+    if drain is not None:
+        drain.moved.append(attempt.request.request_id)
 
 
 def check_drained(state: State, node: Node) -> None:

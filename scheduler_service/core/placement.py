@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler_service.core.outcomes import EngineMode
+from scheduler_service.core.outcomes import EngineMode, NodeAvailability, NodeHealth
 from scheduler_service.core.state import Pool, State, accepts_work
 from scheduler_service.core.types import NEVER, Engine, Request
 
@@ -21,6 +21,7 @@ class Choice:
     blocked_by_credit: bool = False  # some engine would take it, once it has room
     room_elsewhere: bool = False  # another request may go now
     barred: bool = False  # only a backup out of turn has room
+    unfit: bool = False  # no usable engine can take it, whatever the room
 
     def hold(self, floor: bool) -> bool:
         """Whether to dispatch nothing past this one: there is no room for anybody, or it is the
@@ -37,8 +38,10 @@ def usable_engines(pool: Pool) -> list[Engine]:
 def choose(state: State, request: Request, usable: list[Engine]) -> Choice:
     """Choose among `usable`, which is in order of node and engine id."""
     fit, excluded = _fitting(state, request, usable)
-    if not fit and excluded and not _untried_alive(state, request):
+    if not fit and excluded and not _untried_returns(state, request):
         fit = excluded  # it failed everywhere: better a second try there than none
+    if not fit and not excluded:
+        return Choice(None, unfit=True, room_elsewhere=True)
     candidates = _by_role(state, request, fit)
     open_now = [e for e in candidates if has_room(state, e, e.charge_of(request))]
     if not open_now:
@@ -58,7 +61,7 @@ def _fitting(
     """Engines that pass every filter, and those that only `tried` excludes."""
     fit, excluded = [], []
     for engine in usable:
-        words = [w for f in state.policies.filters if (w := f.why_not(request, engine))]
+        words = _objections(state, request, engine)
         if not words:
             fit.append(engine)
         elif words == ["tried"]:
@@ -66,10 +69,24 @@ def _fitting(
     return fit, excluded
 
 
-def _untried_alive(state: State, request: Request) -> bool:
-    """Whether a live node that has not failed it may yet take it."""
-    pool = state.pools[request.served_model]
-    return any(e.node.incarnation not in request.tried for e in pool.engines)
+def _objections(state: State, request: Request, engine: Engine) -> list[str]:
+    return [w for f in state.policies.filters if (w := f.why_not(request, engine))]
+
+
+def _untried_returns(state: State, request: Request) -> bool:
+    """Whether a node that has not failed it and could take it may be back in a moment."""
+    return any(
+        e.node.health is NodeHealth.SUSPECT
+        and e.node.availability is NodeAvailability.ACTIVE
+        and not _objections(state, request, e)
+        for e in state.pools[request.served_model].engines
+    )
+
+
+def fits_somewhere(state: State, request: Request) -> bool:
+    """Whether some live engine of its pool could take it, in service or not, tried or not."""
+    engines = state.pools[request.served_model].engines
+    return any(_objections(state, request, e) in ([], ["tried"]) for e in engines)
 
 
 def _by_role(state: State, request: Request, fit: list[Engine]) -> list[Engine]:

@@ -152,7 +152,7 @@ class PoolQueue:
 class Walk:
     """A pass over a queue in dispatch order; nothing is removed before `finish`."""
 
-    __slots__ = ("_cursors", "_now", "_ordering", "_queue", "_taken", "floor")
+    __slots__ = ("_cursors", "_now", "_ordering", "_queue", "_taken", "expired", "floor")
 
     def __init__(self, queue: PoolQueue, ordering: Ordering, now: Instant) -> None:
         self._queue = queue
@@ -164,15 +164,20 @@ class Walk:
                 cursor = iter(band)
                 self._cursors.append((next(cursor), cursor))
         self._taken: list[Request] = []
+        self.expired: list[Request] = []  # passed over; their timers are up to a bucket late
         self.floor = False  # whether the last `peek` was the floor's choice
 
     def peek(self) -> Request | None:
         """Who would be dispatched next; None: nobody is left."""
-        if not self._cursors:
-            return None
         queue = self._queue
         self.floor = 0 < queue.floor_every <= queue.since_floor + 1
-        return self._oldest() if self.floor else self._best()
+        while self._cursors:
+            request = self._oldest() if self.floor else self._best()
+            if request.deadline > self._now:
+                return request
+            self.expired.append(request)
+            self._advance(request)
+        return None
 
     def take(self, request: Request) -> None:
         """It is dispatched: count it and go on."""

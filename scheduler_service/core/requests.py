@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler_service.core import ledger, records
+from scheduler_service.core import ledger, placement, records
 from scheduler_service.core.commands import AcceptRequest, FinishRequest
 from scheduler_service.core.interfaces import Candidate, Refusal
 from scheduler_service.core.outcomes import (
@@ -85,9 +85,21 @@ def _refusal(state: State, request: Request) -> Refusal | None:
             None,
             {"model": request.model},
         )
+    pool = state.pools[request.model]
+    if 0 < pool.context_length < request.prompt_tokens:
+        return Refusal(
+            Reason.CONTEXT_TOO_LONG,
+            f"its {request.prompt_tokens} tokens exceed the {pool.context_length} that "
+            f"{request.model!r} takes",
+            None,
+            {
+                "promptTokens": str(request.prompt_tokens),
+                "contextLength": str(pool.context_length),
+            },
+        )
     refusal = _admission(state, request)
     if refusal is None:
-        if not state.pools[request.model].live:
+        if not pool.live:
             degrade(state, request, "no_capacity")
         return None
     if refusal.reason is Reason.DEADLINE_UNREACHABLE and degrade(state, request, "deadline"):
@@ -106,6 +118,8 @@ def _admission(state: State, request: Request) -> Refusal | None:
 def enter_queue(state: State, request: Request, *, returning: bool = False) -> None:
     """Put it into its pool's queue; `returning`: at its old place."""
     pool = state.pools[request.served_model]
+    if returning and not pool.live and degrade(state, request, "no_capacity"):
+        pool = state.pools[request.served_model]
     request.in_queue = True
     pool.queue.push(request, returning=returning)
     state.waiting_bytes += request.size_bytes
@@ -139,18 +153,25 @@ def _arm_wait(state: State, request: Request, pool: Pool) -> None:
     """Wake up when its wait has to have a consequence: max_wait, degrade, or no node at all."""
     at = NEVER
     if request.max_wait < NEVER:
-        at = request.queued_at + max(0, request.max_wait - request.queue_time)
+        limit = request.max_wait + request.wait_forgiven
+        at = request.queued_at + max(0, limit - request.queue_time)
     if request.degrade_after < NEVER and request.degrade and not request.degraded:
         due = request.queued_at + max(0, request.degrade_after - request.queue_time)
         at = min(at, due if due > state.now else state.now + SECOND)
-    if not pool.live:
-        at = min(at, _grace_ends(state, request, pool))
+    at = min(at, _grace_ends(state, request, pool))
     if at < NEVER:
         state.timers.set(request.rid * 4 + WAIT, at)
 
 
 def _grace_ends(state: State, request: Request, pool: Pool) -> Instant:
-    return max(pool.dead_since, request.queued_at) + state.settings.queue.no_node_grace
+    """When it has waited long enough for a node that can take it; NEVER: there is one."""
+    if not pool.live:
+        since = max(pool.dead_since, request.queued_at)
+    elif request.unfit_since < NEVER:
+        since = max(request.unfit_since, request.queued_at)
+    else:
+        return NEVER
+    return since + state.settings.queue.no_node_grace
 
 
 def on_timer(state: State, rid: int, kind: int) -> None:
@@ -159,21 +180,26 @@ def on_timer(state: State, rid: int, kind: int) -> None:
     if request is None:
         return
     if kind == DEADLINE:
-        finish(
-            state, request, Outcome.EXPIRED, Reason.DEADLINE_EXCEEDED,
-            "its time was over before it ended",
-        )  # fmt: skip
+        expire(state, request)
     elif kind == RETRY and request.state is RequestState.QUEUED and not request.in_queue:
         enter_queue(state, request, returning=True)
     elif kind == WAIT and request.state is RequestState.QUEUED:
         _on_wait(state, request)
 
 
+def expire(state: State, request: Request) -> None:
+    """Its deadline passed."""
+    finish(
+        state, request, Outcome.EXPIRED, Reason.DEADLINE_EXCEEDED,
+        "its time was over before it ended",
+    )  # fmt: skip
+
+
 def _on_wait(state: State, request: Request) -> None:
     """It waited as long as it may: degrade, end, or wait on."""
     pool = state.pools[request.served_model]
     waited = request.waited(state.now)
-    if waited >= request.max_wait:
+    if waited >= request.max_wait + request.wait_forgiven:
         if not degrade(state, request, "max_wait"):
             finish(
                 state, request, Outcome.EXPIRED, Reason.MAX_WAIT_EXCEEDED,
@@ -183,10 +209,13 @@ def _on_wait(state: State, request: Request) -> None:
         return
     if waited >= request.degrade_after and degrade(state, request, "overload"):
         return
-    if not pool.live and state.now >= _grace_ends(state, request, pool):
+    if request.unfit_since < NEVER and placement.fits_somewhere(state, request):
+        request.unfit_since = NEVER
+    if state.now >= _grace_ends(state, request, pool):
+        why = "can take this request" if pool.live else f"serves {pool.model!r}"
         finish(
             state, request, Outcome.FAILED, Reason.NO_CAPACITY,
-            f"no live node serves {pool.model!r}; start an agent that has it",
+            f"no live node {why}; start an agent that does",
             retry_after=SECOND, metadata={"model": pool.model},
         )  # fmt: skip
         return
@@ -207,20 +236,53 @@ def degrade(state: State, request: Request, reason: str) -> bool:
     chosen = state.policies.degrade.choose(request, candidates)
     if chosen is None:
         return False
-    if request.in_queue:
-        state.pools[request.served_model].queue.remove(request)
-    request.served_model = chosen
+    _change_pool(state, request, chosen)
     request.degrade_reason = reason
+    if reason == "max_wait":  # the substitute gets as long again
+        request.wait_forgiven = request.waited(state.now)
     state.totals.degraded += 1
     state.record(records.DEGRADED, request, pool=chosen, source=request.model, reason=reason)
-    if request.in_queue:
-        state.pools[chosen].queue.push(request, returning=True)
-        state.touch(chosen)
+    _arm_wait(state, request, state.pools[chosen])
     return True
 
 
+def _change_pool(state: State, request: Request, model: str) -> None:
+    """Serve it by another model from now on; if it waits, at its old place."""
+    if request.in_queue:
+        state.pools[request.served_model].queue.remove(request)
+        state.pools[model].queue.push(request, returning=True)
+        state.touch(model)
+    request.served_model = model
+    request.unfit_since = NEVER
+
+
+def answered_by(state: State, attempt: Attempt) -> None:
+    """The attempt that speaks or succeeds says which model serves the request: it may have been
+    degraded while that attempt's session was broken.
+    """
+    request = attempt.request
+    if request.served_model != attempt.model:
+        _change_pool(state, request, attempt.model)
+        if attempt.model == request.model:
+            request.degrade_reason = ""
+
+
+def note_unfit(state: State, request: Request) -> None:
+    """No usable engine of its pool can take it: it does not wait for one for ever."""
+    if request.unfit_since >= NEVER and not placement.fits_somewhere(state, request):
+        request.unfit_since = state.now
+        _arm_wait(state, request, state.pools[request.served_model])
+
+
 def note_no_node(state: State, pool: Pool) -> None:
-    """Nobody alive serves the pool: say so once, and look at those who wait."""
+    """Nobody alive serves the pool: say so once, and look at those who wait.
+
+    They are looked at once after each change of nodes, for they may be many; those that come later
+    are seen to as they come.
+    """
+    if pool.stranded_seen:
+        return
+    pool.stranded_seen = True
     if not pool.no_node_noted:
         pool.no_node_noted = True
         state.record(records.NO_AVAILABLE_NODE, pool=pool.model, waiting=len(pool.queue))

@@ -8,7 +8,7 @@ Only nodes that an autoscaler started (`managed`) are drained.
 
 from __future__ import annotations
 
-from scheduler_service.core import records, sessions
+from scheduler_service.core import drains, records
 from scheduler_service.core.commands import RequestScale
 from scheduler_service.core.events import DrainRequested, ScaleFailed
 from scheduler_service.core.interfaces import ScaleView
@@ -28,8 +28,10 @@ def start(state: State) -> None:
 def on_tick(state: State) -> None:
     """Ask the policy about every pool."""
     state.timers.set(TICK, state.now + state.settings.autoscale.tick)
+    scaled = state.settings.autoscale.pools
     for pool in list(state.pools.values()):
-        _plan(state, pool)
+        if not scaled or pool.model in scaled:
+            _plan(state, pool)
 
 
 def ready_nodes(pool: Pool) -> list[Node]:
@@ -111,7 +113,7 @@ def _drain(state: State, pool: Pool, count: int) -> list[str]:
     leaving = mine[: max(0, count)]
     grace = state.settings.autoscale.drain_grace
     for node in leaving:
-        sessions.on_drain(state, DrainRequested(node.node_id, grace, True, "scale-in"))
+        drains.on_drain(state, DrainRequested(node.node_id, grace, True, "scale-in"))
     return [n.node_id for n in leaving]
 
 

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from scheduler_service.core import (
     dispatch,
+    drains,
     events,
     failover,
     invariants,
+    reports,
     requests,
     scaling,
     sessions,
@@ -42,13 +44,13 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     events.NodeDescribed: sessions.on_described,
     events.NodesHeard: sessions.on_heard,
     events.CreditsGranted: sessions.on_credits,
-    events.ReportReceived: sessions.on_report,
+    events.ReportReceived: reports.on_report,
     events.ItemsRunning: failover.on_running,
     events.OutputsBegun: failover.on_begun,
     events.ItemsFinished: failover.on_finished,
     events.SessionBroken: sessions.on_broken,
-    events.NodeCordoned: sessions.on_cordoned,
-    events.DrainRequested: sessions.on_drain,
+    events.NodeCordoned: drains.on_cordoned,
+    events.DrainRequested: drains.on_drain,
     events.ScaleFailed: scaling.on_failed,
     events.SchedulerDraining: _stop,
 }
@@ -58,7 +60,7 @@ _TIMERS: Final[dict[str, Callable[[State, str], None]]] = {
     "lost": sessions.on_window_over,
     "ping": sessions.on_ping_timeout,
     "forget": sessions.on_forget,
-    "drain": sessions.on_drain_over,
+    "drain": drains.on_drain_over,
     "batch": dispatch.on_batch_due,
 }
 
@@ -68,6 +70,13 @@ class Scheduler:
 
     def __init__(self, settings: CoreSettings, policies: PolicySet) -> None:
         self.state = State(settings, policies)
+
+    def successor(self) -> Scheduler:
+        """A core without any state, for when this one's cannot be trusted; ids go on from here."""
+        state = self.state
+        fresh = Scheduler(state.settings, state.policies)
+        fresh.state.skip_ids(state)
+        return fresh
 
     @property
     def relay(self) -> Relay:

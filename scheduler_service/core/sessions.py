@@ -16,16 +16,15 @@ A newcomer that claims the id of a live session is refused, unless that session 
 
 from __future__ import annotations
 
-from scheduler_service.core import failover, ledger, records, requests
-from scheduler_service.core.commands import CloseSession, DrainNode, PingNode, WelcomeNode
+from dataclasses import replace
+
+from scheduler_service.core import drains, failover, ledger, records, requests
+from scheduler_service.core.commands import CloseSession, PingNode, WelcomeNode
 from scheduler_service.core.events import (
     CreditsGranted,
-    DrainRequested,
-    NodeCordoned,
     NodeDescribed,
     NodeJoined,
     NodesHeard,
-    ReportReceived,
     SessionBroken,
 )
 from scheduler_service.core.outcomes import (
@@ -36,24 +35,45 @@ from scheduler_service.core.outcomes import (
     RequestState,
 )
 from scheduler_service.core.state import State
-from scheduler_service.core.transitions import move_availability, move_health, move_request
-from scheduler_service.core.types import SECOND, Attempt, Drain, Engine, Node, NodeSpec
-
-DRAIN_MARGIN = 2 * SECOND  # after its grace, before the agent's word is no longer waited for
+from scheduler_service.core.transitions import move_health, move_request
+from scheduler_service.core.types import (
+    Attempt,
+    Engine,
+    EngineSpec,
+    Node,
+    NodeSpec,
+)
 
 
 def on_joined(state: State, event: NodeJoined) -> None:
     """A new stream said hello."""
     old = state.nodes.get(event.node_id)
+    if old is not None and event.node_id in state.newcomers:
+        old = _settle_claim(state, old, event)
     if old is None or not _holds_id(state, old, event):
         _admit(state, event)
         return
-    waiting = state.newcomers.get(event.node_id)
-    if waiting is not None:
-        _refuse(state, waiting, old)
     state.newcomers[event.node_id] = event
     state.emit(PingNode(old.node_id, old.epoch))
     state.timers.set(("ping", old.node_id), state.now + state.settings.health.ping_timeout)
+
+
+def _settle_claim(state: State, holder: Node, event: NodeJoined) -> Node:
+    """Another hello while a newcomer's claim is open: decide that first. Returns the holder."""
+    newcomer = state.newcomers.pop(holder.node_id)
+    state.timers.cancel(("ping", holder.node_id))
+    if newcomer.boot_id == event.boot_id:  # it dialled again
+        _close_replaced(state, newcomer.node_id, newcomer.epoch)
+    elif event.boot_id == holder.boot_id or _holds_id(state, holder, newcomer):
+        _refuse(state, newcomer, holder)
+    else:
+        _admit(state, newcomer)
+    return state.nodes[holder.node_id]
+
+
+def _close_replaced(state: State, node_id: str, epoch: int) -> None:
+    message = "a newer stream of this agent took over"
+    state.emit(CloseSession(node_id, epoch, Reason.SESSION_REPLACED, message, reconnect=False))
 
 
 def _holds_id(state: State, old: Node, event: NodeJoined) -> bool:
@@ -63,9 +83,10 @@ def _holds_id(state: State, old: Node, event: NodeJoined) -> bool:
 
 
 def on_ping_timeout(state: State, node_id: str) -> None:
-    """The holder of a claimed id did not answer: the newcomer takes its place."""
+    """The holder of a claimed id did not answer, or its stream broke: the newcomer has the id."""
     newcomer = state.newcomers.pop(node_id, None)
     if newcomer is not None:
+        state.timers.cancel(("ping", node_id))
         _admit(state, newcomer)
 
 
@@ -102,8 +123,9 @@ def _admit(state: State, event: NodeJoined) -> None:
         adopted = _take_over(state, old, node, {item.dispatch_id for item in event.running})
     kept = set(adopted)  # membership only
     abandon = [i.dispatch_id for i in event.running if i.dispatch_id not in kept]
-    _set_serving_health(node)
+    set_serving_health(node)
     state.emit(WelcomeNode(node.node_id, node.epoch, abandon, adopted))
+    drains.tell(state, node)
     state.record(
         records.NODE_JOINED,
         node_id=node.node_id,
@@ -132,12 +154,7 @@ def _take_over(state: State, old: Node, node: Node, held: set[int]) -> list[int]
             ledger.end(state, attempt, AttemptState.REFUSED, Reason.REVOKED, "it never arrived")
             failover.give_back(state, attempt)
     if old.connected:
-        state.emit(
-            CloseSession(
-                old.node_id, old.epoch, Reason.SESSION_REPLACED,
-                "a newer stream of this agent took over", reconnect=False,
-            )
-        )  # fmt: skip
+        _close_replaced(state, old.node_id, old.epoch)
     return adopted
 
 
@@ -153,14 +170,15 @@ def _readopt(state: State, node: Node, engine: Engine, attempt: Attempt) -> None
     request = attempt.request
     if request.state is RequestState.QUEUED:  # it was queued again when the stream broke
         requests.leave_queue(state, request)
-        move_request(request, RequestState.DISPATCHED)
+        move_request(request, RequestState.RUNNING if attempt.running else RequestState.DISPATCHED)
 
 
 def _build_engines(node: Node, spec: NodeSpec, old: Node | None) -> None:
     """Make or refresh the books of each engine; learned times and open work stay."""
     before = old.engines if old is not None else {}
     engines = {}
-    for engine_spec in spec.engines:
+    for stated in spec.engines:
+        engine_spec = replace(stated, models=tuple(replace(m) for m in stated.models))  # our copy
         models = {m.model: m for m in engine_spec.models}
         engine = node.engines.get(engine_spec.engine_id)
         if engine is None:
@@ -168,13 +186,24 @@ def _build_engines(node: Node, spec: NodeSpec, old: Node | None) -> None:
             former = before.get(engine_spec.engine_id)
             if former is not None:
                 engine.service = former.service
+        else:
+            _keep_health(engine, engine_spec)
         engine.spec, engine.models = engine_spec, models
         engines[engine_spec.engine_id] = engine
-    node.spec = spec
+    node.spec = replace(spec, engines=tuple(e.spec for e in engines.values()))
     node.engines = engines
 
 
-def _set_serving_health(node: Node) -> None:
+def _keep_health(engine: Engine, spec: EngineSpec) -> None:
+    """A description says nothing of health: what the last report said holds until the next."""
+    spec.healthy = engine.spec.healthy
+    for model in spec.models:
+        known = engine.models.get(model.model)
+        if known is not None:
+            model.active = known.active
+
+
+def set_serving_health(node: Node) -> None:
     """STARTING until an engine is healthy and a model of it active."""
     serving = any(
         e.spec.healthy and any(m.active for m in e.models.values()) for e in node.engines.values()
@@ -189,7 +218,7 @@ def on_described(state: State, event: NodeDescribed) -> None:
     if node is None:
         return
     _build_engines(node, event.spec, None)
-    _set_serving_health(node)
+    set_serving_health(node)
     state.rebuild_pools()
 
 
@@ -212,7 +241,7 @@ def on_heard(state: State, event: NodesHeard) -> None:
 def _recover(state: State, node: Node) -> None:
     state.timers.cancel(("lost", node.node_id))
     move_health(node, NodeHealth.STARTING)
-    _set_serving_health(node)
+    set_serving_health(node)
     node.state_reason = ""
     state.record(records.NODE_RECOVERED, node_id=node.node_id)
     _watch(state, node)
@@ -232,60 +261,6 @@ def on_credits(state: State, event: CreditsGranted) -> None:
             state.touch_engine(engine)
 
 
-def on_report(state: State, event: ReportReceived) -> None:
-    """Reconcile the books with what really runs."""
-    node = state.session(event.node_id, event.epoch)
-    if node is None:
-        return
-    if _load_changed(node, event):
-        _set_serving_health(node)
-        state.rebuild_pools()
-    held = {i for ids in event.held.values() for i in ids}  # membership only
-    for attempt in list(node.in_flight.values()):
-        if attempt.sent_index <= event.items_received and attempt.dispatch_id not in held:
-            _heal_lost(state, node, attempt)
-    for ids in event.held.values():
-        for dispatch_id in ids:
-            if dispatch_id not in node.in_flight:
-                _heal_unknown(state, node, dispatch_id)
-    ledger.check_drained(state, node)
-
-
-def _heal_lost(state: State, node: Node, attempt: Attempt) -> None:
-    """We think that it runs there, the node does not: free the room, move the work."""
-    attempt.engine.healed += 1
-    state.totals.healed += 1
-    state.record(records.LEDGER_HEALED, attempt=attempt, node_id=node.node_id, what="lost")
-    ledger.settle(state, attempt)
-    if attempt.dispatch_id in attempt.request.live:
-        message = "its node no longer knows it"
-        ledger.end(state, attempt, AttemptState.LOST, Reason.NODE_LOST, message)
-        failover.retry(state, attempt)
-
-
-def _heal_unknown(state: State, node: Node, dispatch_id: int) -> None:
-    """The node runs what we do not know of: stop it."""
-    state.totals.healed += 1
-    state.record(records.LEDGER_HEALED, node_id=node.node_id, what="unknown")
-    key = (node.node_id, node.epoch, Reason.REVOKED)
-    state.cancels.setdefault(key, []).append(dispatch_id)
-
-
-def _load_changed(node: Node, event: ReportReceived) -> bool:
-    """Take over health and loaded models; whether any of it changed."""
-    changed = False
-    for engine_id, engine in node.engines.items():
-        healthy = engine_id not in event.unhealthy
-        changed |= healthy is not engine.spec.healthy
-        engine.spec.healthy = healthy
-        inactive = event.inactive_models.get(engine_id, ())
-        for model in engine.models.values():
-            active = model.model not in inactive
-            changed |= active is not model.active
-            model.active = active
-    return changed
-
-
 def on_broken(state: State, event: SessionBroken) -> None:
     """The node's stream ended."""
     newcomer = state.newcomers.get(event.node_id)
@@ -299,10 +274,12 @@ def on_broken(state: State, event: SessionBroken) -> None:
     state.rebuild_pools()
     if event.goodbye and not node.in_flight:
         _leave(state, node)
+        on_ping_timeout(state, node.node_id)
         return
     _suspect(state, node, "its stream broke")
     for attempt in list(node.in_flight.values()):
         _move_undelivered(state, attempt)
+    on_ping_timeout(state, node.node_id)
 
 
 def _move_undelivered(state: State, attempt: Attempt) -> None:
@@ -379,7 +356,7 @@ def lose(state: State, node: Node, why: str) -> None:
             node.failed += 1
             ledger.end(state, attempt, AttemptState.LOST, Reason.NODE_LOST, why)
             failover.retry(state, attempt)
-    _end_drain(state, node)
+    ledger.check_drained(state, node)
     _note_empty_pools(state, node)
     state.timers.set(("forget", node.node_id), state.now + state.settings.health.lost_memory)
 
@@ -389,14 +366,10 @@ def _leave(state: State, node: Node) -> None:
     move_health(node, NodeHealth.LOST)
     node.lost_at = state.now
     node.state_reason = "it left"
-    _end_drain(state, node)
+    ledger.check_drained(state, node)
     state.rebuild_pools()
     _note_empty_pools(state, node)
     state.timers.set(("forget", node.node_id), state.now + state.settings.health.lost_memory)
-
-
-def _end_drain(state: State, node: Node) -> None:
-    ledger.check_drained(state, node)
 
 
 def _note_empty_pools(state: State, node: Node) -> None:
@@ -411,56 +384,3 @@ def on_forget(state: State, node_id: str) -> None:
     node = state.nodes.get(node_id)
     if node is not None and not node.alive:
         del state.nodes[node_id]
-
-
-def on_cordoned(state: State, event: NodeCordoned) -> None:
-    """An operator takes the node out of service for new work, or back in."""
-    node = state.nodes.get(event.node_id)
-    if node is None or not node.alive:
-        return
-    wanted = NodeAvailability.CORDONED if event.cordoned else NodeAvailability.ACTIVE
-    if event.cordoned and node.availability is not NodeAvailability.ACTIVE:
-        return
-    if node.availability is wanted:
-        return
-    move_availability(node, wanted)
-    if not event.cordoned and node.drain is not None:
-        node.drain.ended_at = node.drain.ended_at or state.now
-    node.state_reason = event.reason
-    kind = records.NODE_CORDONED if event.cordoned else records.NODE_UNCORDONED
-    state.record(kind, node_id=node.node_id, reason=event.reason)
-    state.rebuild_pools()
-
-
-def on_drain(state: State, event: DrainRequested) -> None:
-    """No new work for it; what runs finishes within the grace, the rest moves."""
-    node = state.nodes.get(event.node_id)
-    if node is None or not node.alive or node.availability is NodeAvailability.DRAINING:
-        return
-    move_availability(node, NodeAvailability.DRAINING)
-    node.drain = Drain(state.now, event.grace, event.terminate, event.reason)
-    node.state_reason = event.reason
-    state.record(
-        records.NODE_DRAINING, node_id=node.node_id, reason=event.reason,
-        in_flight=len(node.in_flight), by_agent=event.by_agent,
-    )  # fmt: skip
-    if not event.by_agent:
-        state.emit(DrainNode(node.node_id, node.epoch, event.grace, event.terminate, event.reason))
-    state.timers.set(("drain", node.node_id), state.now + event.grace + DRAIN_MARGIN)
-    state.rebuild_pools()
-    ledger.check_drained(state, node)
-
-
-def on_drain_over(state: State, node_id: str) -> None:
-    """The agent did not give back the rest in time: move it without its word."""
-    node = state.nodes.get(node_id)
-    if node is None or node.availability is not NodeAvailability.DRAINING:
-        return
-    for attempt in list(node.in_flight.values()):
-        live = attempt.dispatch_id in attempt.request.live
-        if live:
-            ledger.revoke(state, attempt, AttemptState.CANCELLED, Reason.NODE_DRAINING)
-        ledger.settle(state, attempt)
-        if live:
-            failover.give_back(state, attempt)
-    ledger.check_drained(state, node)

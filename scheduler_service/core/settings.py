@@ -42,6 +42,7 @@ class AutoscaleSettings:
     """Bounds and times of scaling; the rule itself is a policy."""
 
     enabled: bool = False
+    pools: frozenset[str] = frozenset()  # that are scaled; empty: all
     min_nodes: int = 1
     max_nodes: int = 4
     tick: Duration = 1 * SECOND

@@ -52,6 +52,8 @@ class Pool:
     scale: ScaleState = field(default_factory=ScaleState)
     dead_since: Instant = -NEVER  # when its last live node went; -NEVER: none was ever there
     no_node_noted: bool = False  # `no_available_node` was recorded for the present lack
+    stranded_seen: bool = False  # those who wait were looked at since nodes changed
+    context_length: int = 0  # the most that any engine takes; 0: not limited, or unknown
     dispatches: int = 0
     floor_dispatches: int = 0
     room_step: int = -1  # step in which `free` and `parallel` were computed
@@ -119,6 +121,10 @@ class State:
         self._counter += 1
         return self.settings.term << TERM_SHIFT | self._counter
 
+    def skip_ids(self, former: State) -> None:
+        """Never give an id that `former` gave."""
+        self._counter = former._counter
+
     def new_place(self) -> int:
         """The last place of all queues."""
         self._place += 1
@@ -185,6 +191,9 @@ class State:
             was_live = pool.live
             pool.engines = serving.get(model, [])
             pool.room_step = -1
+            pool.stranded_seen = False
+            contexts = [e.models[model].context_length for e in pool.engines]
+            pool.context_length = max(contexts, default=0) if all(contexts) else 0
             if pool.live:
                 pool.no_node_noted = False
             elif was_live:

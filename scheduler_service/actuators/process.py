@@ -1,0 +1,132 @@
+"""Agents as processes of this machine: one more per scale-out, and it reaps what ends.
+
+A child is an ordinary `python -m node_agent` with `--managed`, so the scheduler may drain it: on
+scale-in the core tells the agent to finish and exit, and this only sees it go. A child that was
+started and has not joined yet is stopped when it is no longer wanted. Children end with us, however
+we end: they watch their standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler_service.core.commands import RequestScale
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S: Final = 10.0
+_TAIL: Final = 2_000  # bytes of a failed child's last words
+
+
+@dataclass(slots=True)
+class _Child:
+    pool: str
+    node_id: str
+    process: asyncio.subprocess.Process
+    watch: asyncio.Task[None] | None = None
+    tail: bytearray = field(default_factory=bytearray)
+    stopping: bool = False
+
+
+class ProcessActuator:
+    """Starts and stops agent processes."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        on_failed: Callable[[str, str], None],
+        joined: Callable[[str], bool],
+    ) -> None:
+        """`arguments` of `python -m node_agent`; `on_failed(pool, message)`; `joined(node_id)`."""
+        self._arguments = list(arguments)
+        self._on_failed = on_failed
+        self._joined = joined
+        self._children: dict[str, _Child] = {}  # by node id, oldest first
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._number = 0
+        self._closed = False
+
+    def scale(self, command: RequestScale) -> None:
+        """Start what is lacking; stop what was started and is no longer wanted."""
+        wanted = command.desired - command.ready - command.starting
+        if wanted > 0:
+            for _ in range(wanted):
+                task = asyncio.ensure_future(self._start(command.pool))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        else:
+            self._stop_starting(command.pool, -wanted - len(command.drained))
+
+    def _stop_starting(self, pool: str, count: int) -> None:
+        """Those that have not joined, the youngest first."""
+        mine = [c for c in self._children.values() if c.pool == pool and not c.stopping]
+        waiting = [c for c in reversed(mine) if not self._joined(c.node_id)]
+        for child in waiting[: max(0, count)]:
+            child.stopping = True
+            _signal(child)
+
+    async def _start(self, pool: str) -> None:
+        if self._closed:
+            return
+        self._number += 1
+        node_id = f"auto-{os.getpid()}-{self._number}"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "node_agent", *self._arguments,
+                "--node-id", node_id, "--managed", "--exit-with-stdin",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+        except OSError as fault:
+            self._on_failed(pool, f"an agent cannot be started: {fault}")
+            return
+        child = _Child(pool, node_id, process)
+        self._children[node_id] = child
+        log.info("agent started", extra={"node_id": node_id, "pool": pool})
+        child.watch = asyncio.ensure_future(self._watch(child))
+
+    async def _watch(self, child: _Child) -> None:
+        """Pass its log on, and reap it."""
+        assert child.process.stderr is not None
+        async for line in child.process.stderr:
+            sys.stderr.buffer.write(line)
+            child.tail += line
+            del child.tail[:-_TAIL]
+        code = await child.process.wait()
+        self._children.pop(child.node_id, None)
+        if code != 0 and not child.stopping and not self._closed:
+            last = child.tail.decode(errors="replace").strip().splitlines()[-1:]
+            self._on_failed(
+                child.pool,
+                f"agent {child.node_id} ended with code {code}: {' '.join(last) or 'no word'}",
+            )
+
+    async def close(self) -> None:
+        """Stop all children: politely, then for good. Bounded by STOP_GRACE_S."""
+        self._closed = True
+        children = list(self._children.values())
+        for child in children:
+            child.stopping = True
+            _signal(child)
+        watches = [c.watch for c in children if c.watch is not None]
+        if watches:
+            _, late = await asyncio.wait(watches, timeout=STOP_GRACE_S)
+            if late:
+                for child in children:
+                    with contextlib.suppress(ProcessLookupError):
+                        child.process.kill()
+                await asyncio.wait(late)
+
+
+def _signal(child: _Child) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        child.process.terminate()

@@ -1,0 +1,82 @@
+"""How does a node leave service: cordoned, drained, with proof of what became of its work?
+
+A drain ends when the node holds nothing: what it finished, what moved to other nodes and what was
+lost with it is listed in its `Drain`. The agent gives back what is left when the grace is over; if
+it does not, the rest is moved without its word.
+"""
+
+from __future__ import annotations
+
+from scheduler_service.core import failover, ledger, records
+from scheduler_service.core.commands import DrainNode
+from scheduler_service.core.events import DrainRequested, NodeCordoned
+from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reason
+from scheduler_service.core.state import State
+from scheduler_service.core.transitions import move_availability
+from scheduler_service.core.types import NEVER, SECOND, Drain, Node
+
+DRAIN_MARGIN = 2 * SECOND  # after its grace, before the agent's word is no longer waited for
+
+
+def on_cordoned(state: State, event: NodeCordoned) -> None:
+    """An operator takes the node out of service for new work, or back in."""
+    node = state.nodes.get(event.node_id)
+    if node is None or not node.alive:
+        return
+    wanted = NodeAvailability.CORDONED if event.cordoned else NodeAvailability.ACTIVE
+    if event.cordoned and node.availability is not NodeAvailability.ACTIVE:
+        return
+    if node.availability is wanted:
+        return
+    move_availability(node, wanted)
+    if not event.cordoned and node.drain is not None:
+        node.drain.ended_at = node.drain.ended_at or state.now
+    node.state_reason = event.reason
+    kind = records.NODE_CORDONED if event.cordoned else records.NODE_UNCORDONED
+    state.record(kind, node_id=node.node_id, reason=event.reason)
+    state.rebuild_pools()
+
+
+def on_drain(state: State, event: DrainRequested) -> None:
+    """No new work for it; what runs finishes within the grace, the rest moves."""
+    node = state.nodes.get(event.node_id)
+    if node is None or not node.alive or node.availability is NodeAvailability.DRAINING:
+        return
+    move_availability(node, NodeAvailability.DRAINING)
+    node.drain = Drain(state.now, event.grace, event.terminate, event.reason)
+    node.state_reason = event.reason
+    state.record(
+        records.NODE_DRAINING, node_id=node.node_id, reason=event.reason,
+        in_flight=len(node.in_flight), by_agent=event.by_agent,
+    )  # fmt: skip
+    if not event.by_agent:
+        tell(state, node)
+    state.timers.set(("drain", node.node_id), state.now + event.grace + DRAIN_MARGIN)
+    state.rebuild_pools()
+    ledger.check_drained(state, node)
+
+
+def tell(state: State, node: Node) -> None:
+    """Tell the agent of the drain that is going on, if one is; a new session must hear it again."""
+    drain = node.drain
+    if drain is None or node.availability is not NodeAvailability.DRAINING:
+        return
+    left = drain.grace
+    if left < NEVER:
+        left = max(0, drain.started_at + left - state.now)
+    state.emit(DrainNode(node.node_id, node.epoch, left, drain.terminate, drain.reason))
+
+
+def on_drain_over(state: State, node_id: str) -> None:
+    """The agent did not give back the rest in time: move it without its word."""
+    node = state.nodes.get(node_id)
+    if node is None or node.availability is not NodeAvailability.DRAINING:
+        return
+    for attempt in list(node.in_flight.values()):
+        live = attempt.dispatch_id in attempt.request.live
+        if live:
+            ledger.revoke(state, attempt, AttemptState.CANCELLED, Reason.NODE_DRAINING)
+        ledger.settle(state, attempt)
+        if live:
+            failover.give_back(state, attempt)
+    ledger.check_drained(state, node)

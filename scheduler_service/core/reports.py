@@ -1,0 +1,68 @@
+"""What really runs on a node? Its reports are the truth that the books are healed to.
+
+Every difference is counted and recorded: work that the node does not know is moved, work that we do
+not know is stopped.
+"""
+
+from __future__ import annotations
+
+from scheduler_service.core import failover, ledger, records
+from scheduler_service.core.events import ReportReceived
+from scheduler_service.core.outcomes import AttemptState, Reason
+from scheduler_service.core.sessions import set_serving_health
+from scheduler_service.core.state import State
+from scheduler_service.core.types import Attempt, Node
+
+
+def on_report(state: State, event: ReportReceived) -> None:
+    """Reconcile the books with what really runs."""
+    node = state.session(event.node_id, event.epoch)
+    if node is None:
+        return
+    if _load_changed(node, event):
+        set_serving_health(node)
+        state.rebuild_pools()
+    held = {i for ids in event.held.values() for i in ids}  # membership only
+    for attempt in list(node.in_flight.values()):
+        if attempt.sent_index <= event.items_received and attempt.dispatch_id not in held:
+            _heal_lost(state, node, attempt)
+    for ids in event.held.values():
+        for dispatch_id in ids:
+            if dispatch_id not in node.in_flight:
+                _heal_unknown(state, node, dispatch_id)
+    ledger.check_drained(state, node)
+
+
+def _heal_lost(state: State, node: Node, attempt: Attempt) -> None:
+    """We think that it runs there, the node does not: free the room, move the work."""
+    attempt.engine.healed += 1
+    state.totals.healed += 1
+    state.record(records.LEDGER_HEALED, attempt=attempt, node_id=node.node_id, what="lost")
+    ledger.settle(state, attempt)
+    if attempt.dispatch_id in attempt.request.live:
+        message = "its node no longer knows it"
+        ledger.end(state, attempt, AttemptState.LOST, Reason.NODE_LOST, message)
+        failover.retry(state, attempt)
+
+
+def _heal_unknown(state: State, node: Node, dispatch_id: int) -> None:
+    """The node runs what we do not know of: stop it."""
+    state.totals.healed += 1
+    state.record(records.LEDGER_HEALED, node_id=node.node_id, what="unknown")
+    key = (node.node_id, node.epoch, Reason.REVOKED)
+    state.cancels.setdefault(key, []).append(dispatch_id)
+
+
+def _load_changed(node: Node, event: ReportReceived) -> bool:
+    """Take over health and loaded models; whether any of it changed."""
+    changed = False
+    for engine_id, engine in node.engines.items():
+        healthy = engine_id not in event.unhealthy
+        changed |= healthy is not engine.spec.healthy
+        engine.spec.healthy = healthy
+        inactive = event.inactive_models.get(engine_id, ())
+        for model in engine.models.values():
+            active = model.model not in inactive
+            changed |= active is not model.active
+            model.active = active
+    return changed
