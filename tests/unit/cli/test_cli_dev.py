@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -64,58 +65,84 @@ async def ended(handle: int) -> None:
         os.close(handle)
 
 
-def tree_of(folder: Path, lines: Lines, *, scheduler: str = "") -> Tree:
-    return Tree(
-        ports=Ports(18610),
-        scheduler_config=config(folder, "scheduler", scheduler),
-        on_line=lines.add,
-    )
+class Trees:
+    """Makes trees of stand-ins, and stops what a test leaves running."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lines = Lines()
+        self._made: list[Tree] = []
+
+    def make(self, *, scheduler: str = "") -> Tree:
+        tree = Tree(
+            ports=Ports(18610),
+            scheduler_config=config(self.folder, "scheduler", scheduler),
+            on_line=self.lines.add,
+        )
+        self._made.append(tree)
+        return tree
+
+    async def start(self, *agents: str) -> Tree:
+        tree = self.make()
+        await tree.start_scheduler()
+        for number, words in enumerate(agents):
+            file = config(self.folder, f"agent{number}", words)
+            await tree.start_agent(AgentSpec(f"n{number}", file))
+        await tree.until_healthy(len(agents))
+        return tree
+
+    async def stop(self) -> None:
+        for tree in self._made:
+            tree.kill()
+            await tree.stop(asyncio.Event())
 
 
-async def started(folder: Path, lines: Lines, *agents: str) -> Tree:
-    tree = tree_of(folder, lines)
-    await tree.start_scheduler()
-    await tree.start_agents(
-        [AgentSpec(f"n{i}", config(folder, f"agent{i}", words)) for i, words in enumerate(agents)]
-    )
-    return tree
+@pytest.fixture
+async def trees(services: Path) -> AsyncIterator[Trees]:
+    made = Trees(services)
+    yield made
+    await made.stop()
 
 
-async def test_tree_starts_scheduler_then_agents_and_stops_them_all(services: Path) -> None:
-    lines = Lines()
-    tree = await started(services, lines, "", "")
+async def test_tree_starts_scheduler_then_agents_and_stops_them_all(trees: Trees) -> None:
+    tree = await trees.start("", "")
     arguments = tree.scheduler_ready["arguments"]
     assert arguments[arguments.index("--client-port") + 1] == "18611"
     assert arguments[arguments.index("--listen-host") + 1] == HOST
     children = [tree.scheduler, *tree.agents.values()]
     assert await tree.stop(asyncio.Event())
     assert [child.process.returncode for child in children if child] == [0, 0, 0]
-    await lines.expect("n1: a line of the log")
+    await trees.lines.expect("n1: a line of the log")
 
 
-async def test_child_that_fails_to_start_is_an_error_with_its_last_words(services: Path) -> None:
-    tree = tree_of(services, Lines(), scheduler="fail")
+async def test_child_that_fails_to_start_is_an_error_with_its_last_words(trees: Trees) -> None:
+    tree = trees.make(scheduler="fail")
     with pytest.raises(CliError, match="the scheduler exited with code 3") as failure:
         await tree.start_scheduler()
     assert "the disk is gone" in failure.value.text()
     await tree.stop(asyncio.Event())
 
 
-async def test_agent_that_dies_is_told_and_the_rest_goes_on(services: Path) -> None:
-    lines = Lines()
-    tree = await started(services, lines, "", "")
+async def test_agent_that_fails_to_start_is_an_error_with_its_last_words(trees: Trees) -> None:
+    with pytest.raises(CliError, match="the n1 exited with code 3") as failure:
+        await trees.start("", "fail")
+    assert "the disk is gone" in failure.value.text()
+
+
+async def test_agent_that_dies_is_told_and_the_rest_goes_on(trees: Trees) -> None:
+    tree = await trees.start("", "")
     stop = asyncio.Event()
     watching = asyncio.create_task(tree.watch(stop))
     tree.agents["n0"].kill()
-    await lines.expect("dev: agent n0 was ended by SIGKILL; 1 left")
+    await trees.lines.expect("dev: agent n0 was ended by SIGKILL; 1 left")
     assert not watching.done()
     stop.set()
     assert await watching is None
     assert await tree.stop(asyncio.Event())
 
 
-async def test_end_of_the_scheduler_ends_the_watch(services: Path) -> None:
-    tree = await started(services, Lines(), "")
+async def test_end_of_the_scheduler_ends_the_watch(trees: Trees) -> None:
+    tree = await trees.start("")
     assert tree.scheduler is not None
     tree.scheduler.kill()
     first = await asyncio.wait_for(tree.watch(asyncio.Event()), 10)
@@ -123,8 +150,8 @@ async def test_end_of_the_scheduler_ends_the_watch(services: Path) -> None:
     await tree.stop(asyncio.Event())
 
 
-async def test_hurry_kills_what_does_not_stop(services: Path) -> None:
-    tree = await started(services, Lines(), "stubborn")
+async def test_hurry_kills_what_does_not_stop(trees: Trees) -> None:
+    tree = await trees.start("stubborn")
     hurry = asyncio.Event()
     stopping = asyncio.create_task(tree.stop(hurry))
     hurry.set()
@@ -132,24 +159,22 @@ async def test_hurry_kills_what_does_not_stop(services: Path) -> None:
     assert tree.agents["n0"].process.returncode == -signal.SIGKILL
 
 
-async def test_stop_kills_after_the_grace(services: Path) -> None:
-    child = await Child.start(
-        "x", "node_agent", ["-c", str(config(services, "x", "stubborn"))], on_line=lambda *_: None
-    )
+async def test_stop_kills_after_the_grace(trees: Trees) -> None:
+    file = config(trees.folder, "x", "stubborn")
+    child = await Child.start("x", "node_agent", ["-c", str(file)], on_line=trees.lines.add)
     assert await child.ready(10) is not None
     assert not await child.stop(0.05)
     assert child.process.returncode == -signal.SIGKILL
 
 
-async def test_no_child_outlives_a_parent_that_is_killed(services: Path) -> None:
-    """SIGKILL cannot be caught: the pipes that close with the parent end the children."""
+async def test_no_child_outlives_a_parent_that_is_killed(trees: Trees) -> None:
+    """SIGKILL cannot be caught: the leash ends the children."""
     code = (
         "import asyncio, sys\n"
-        "from pathlib import Path\n"
         "from batchyard.cli.dev.child import Child\n"
         "async def main():\n"
         "    child = await Child.start('x', 'node_agent',"
-        " ['-c', sys.argv[1], '--exit-with-stdin'], on_line=lambda *_: None)\n"
+        " ['-c', sys.argv[1]], on_line=lambda *_: None)\n"
         "    await child.ready(10)\n"
         "    print(child.process.pid, flush=True)\n"
         "    await asyncio.Event().wait()\n"
@@ -159,7 +184,7 @@ async def test_no_child_outlives_a_parent_that_is_killed(services: Path) -> None
         sys.executable,
         "-c",
         code,
-        str(config(services, "x", "stubborn")),
+        str(config(trees.folder, "x")),
         stdout=asyncio.subprocess.PIPE,
     )
     assert parent.stdout is not None

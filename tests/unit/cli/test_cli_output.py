@@ -114,6 +114,17 @@ def test_status_of_80_columns_cuts_no_column_of_the_nodes_table() -> None:
     assert "812ms" in shown
 
 
+def test_long_names_give_way_before_states_and_figures() -> None:
+    message = busy_report()
+    message.nodes[0].node_id = "ip-10-11-12-13.eu-west-1.compute.internal-7621"
+    message.nodes[0].models[0] = "llama-3.1-70b-instruct-fp8"
+    shown = "\n".join(drawn(status_screen(status_document(message)), 80))
+    assert "llama-3.1…" in shown
+    assert "healthy" in shown
+    assert "SLOTS IN USE" in shown
+    assert shown.count("812ms") == 2
+
+
 def test_status_leaves_room_for_the_height_of_the_terminal() -> None:
     message = busy_report()
     for number in range(50):

@@ -150,7 +150,7 @@ async def test_autoscaled_dev_leaves_the_agents_to_the_scheduler(
     environment: dict[str, str], port_base: int
 ) -> None:
     dev = await Dev.start(environment, port_base, "--autoscale", "--min", "2", "--max", "3")
-    assert dev.ready["nodes"] == []
+    assert dev.ready["nodes"] == ["auto-1", "auto-2"]
     assert list(dev.ready["pids"]) == ["scheduler"]
     dev.process.send_signal(signal.SIGINT)
     _, errors = await dev.end()

@@ -84,6 +84,7 @@ class _Dev:
         self.stop = asyncio.Event()
         self.hurry = asyncio.Event()
         self.exit_code = OK
+        self.nodes: list[str] = []
 
     async def run(self) -> int:
         self._listen_for_signals()
@@ -125,12 +126,14 @@ class _Dev:
         self._say(f"engine: {choice.kind}, model {choice.model} ({choice.reason})")
         self._say("starting the scheduler")
         await tree.start_scheduler()
-        if self.plan.agents:
-            self._say(f"starting {len(self.plan.agents)} agents")
-            await tree.start_agents(self.plan.agents)
-        else:
-            low, high = self.plan.autoscale or (0, 0)
+        low, high = self.plan.autoscale or (len(self.plan.agents), 0)
+        if self.plan.autoscale:
             self._say(f"the scheduler starts the agents: {low} now, at most {high}")
+        else:
+            self._say(f"starting {low} agents")
+            for spec in self.plan.agents:
+                await tree.start_agent(spec)
+        self.nodes = await tree.until_healthy(low) if low else []
 
     def _announce(self, tree: Tree) -> None:
         if self.json:
@@ -140,20 +143,18 @@ class _Dev:
                     **{name: f"{HOST}:{port}" for name, port in self.ports.all().items()},
                     "engine": self.plan.choice.kind,
                     "model": self.plan.choice.model,
-                    "nodes": list(tree.agents),
-                    "pids": {
-                        child.name: child.process.pid
-                        for child in [tree.scheduler, *tree.agents.values()]
-                        if child is not None
-                    },
+                    "nodes": self.nodes,
+                    "pids": tree.pids(),
                 }
             )
             return
-        print(_ready_text(self.ports, list(tree.agents)), flush=True)
+        print(_ready_text(self.ports, self.nodes), flush=True)
 
     def _on_line(self, name: str, line: str) -> None:
         """Logs of the children: prefixed with --verbose, kept for errors without."""
-        if self.verbose or name == "dev":
+        if name == "dev":
+            self._say(line)
+        elif self.verbose:
             print(f"{name:<10} | {line}", file=sys.stderr, flush=True)
 
     def _say(self, text: str) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from batchyard.cli.installed import python_module
+from batchyard.cli.dev import leash
 
 LOG_LINES_KEPT = 200
 _CHUNK_BYTES = 65_536
@@ -39,11 +39,10 @@ class Child:
     async def start(
         cls, name: str, module: str, arguments: Sequence[str], *, on_line: LogSink
     ) -> Child:
-        """Start the module with this interpreter, in a session of its own."""
+        """Start the module with this interpreter, in a session of its own, on a leash."""
         process = await asyncio.create_subprocess_exec(
-            *python_module(module),
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
+            *leash.command(module, list(arguments)),
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,

@@ -12,6 +12,8 @@ from batchyard.cli.dev.tree import AgentSpec
 
 SLOTS = 4
 THREADS_MAX = 4
+# Sooner than in production, so that one can watch it.
+SCALE_IN_IDLE = "15s"
 # Within the tree's own bound for a draining agent.
 DRAIN_GRACE = "8s"
 
@@ -47,6 +49,8 @@ def scheduler_config(agent_file: Path, autoscale: tuple[int, int] | None) -> dic
             "actuator": "process",
             "min": autoscale[0],
             "max": autoscale[1],
+            "idle": SCALE_IN_IDLE,
+            "drain_grace": DRAIN_GRACE,
             "process": {"agent_config": str(agent_file)},
         }
     return config

@@ -1,6 +1,6 @@
 """The process tree: starts it in order, watches it, and stops it in order.
 
-start   scheduler -> ready -> agents (all at once) -> ready
+start   scheduler -> ready -> agents (all at once) -> the scheduler calls them healthy
 run     an agent that ends is told and the rest goes on (that is what failover is for);
         the scheduler's end stops the tree
 stop    agents SIGTERM (drain) -> scheduler SIGTERM -> whatever is left SIGKILL, each bounded
@@ -9,7 +9,6 @@ stop    agents SIGTERM (drain) -> scheduler SIGTERM -> whatever is left SIGKILL,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from batchyard.cli.dev.child import Child, LogSink
 from batchyard.cli.dev.ports import HOST, Ports
 from batchyard.cli.failures import CliError
 
+LOOK_S = 0.2
 SCHEDULER_READY_S = 30.0
 AGENT_READY_S = 120.0
 AGENT_GRACE_S = 10.0
@@ -47,27 +47,61 @@ class Tree:
     agents: dict[str, Child] = field(default_factory=dict)
 
     async def start_scheduler(self) -> None:
-        """Start it and wait until it serves."""
+        """Start the scheduler and wait until it serves."""
         arguments = ["-c", str(self.scheduler_config), *self.ports.flags()]
-        arguments += ["--log-level", self.log_level, "--exit-with-stdin"]
+        arguments += ["--log-level", self.log_level]
         child = await Child.start("scheduler", "scheduler_service", arguments, on_line=self.on_line)
         self.scheduler = child
         self.scheduler_ready = await self._until_ready(child, SCHEDULER_READY_S)
 
-    async def start_agents(self, specs: Sequence[AgentSpec]) -> None:
-        """Start them side by side and wait until every session is up."""
-        for spec in specs:
-            await self.start_agent(spec)
-        started = [self.agents[spec.node_id] for spec in specs]
-        await asyncio.gather(*(self._until_ready(child, AGENT_READY_S) for child in started))
-
     async def start_agent(self, spec: AgentSpec) -> Child:
         """Start one agent and do not wait for it."""
         arguments = ["-c", str(spec.config), "--node-id", spec.node_id]
-        arguments += ["--scheduler", f"{HOST}:{self.ports.node}", "--exit-with-stdin"]
+        arguments += ["--scheduler", f"{HOST}:{self.ports.node}"]
         child = await Child.start(spec.node_id, "node_agent", arguments, on_line=self.on_line)
         self.agents[spec.node_id] = child
         return child
+
+    async def until_healthy(self, count: int) -> list[str]:
+        """Wait until the scheduler says that so many nodes can work; their ids."""
+        healthy = asyncio.create_task(self._healthy_nodes(count))
+        ends = {child.exited: child for child in self._children()}
+        waits: set[asyncio.Task[Any]] = {healthy, *ends}
+        try:
+            await asyncio.wait(waits, timeout=AGENT_READY_S, return_when=asyncio.FIRST_COMPLETED)
+            ended = [child for child in ends.values() if not child.alive]
+            if healthy.done() and not ended:
+                return healthy.result()
+        finally:
+            healthy.cancel()
+        raise self._failure(ended[0] if ended else self._children()[-1], AGENT_READY_S)
+
+    async def _healthy_nodes(self, count: int) -> list[str]:
+        from batchyard import AsyncAdmin, BatchyardError
+        from batchyard.v1 import NodeHealth
+
+        seen: set[str] = set()
+        why = "its report ended"
+        try:
+            async with AsyncAdmin(f"{HOST}:{self.ports.admin}") as admin:
+                async for report in admin.watch_report(interval=LOOK_S, omit_queues=True):
+                    healthy = {
+                        node.node_id
+                        for node in report.nodes
+                        if node.health == NodeHealth.NODE_HEALTH_HEALTHY
+                    }
+                    for node_id in sorted(healthy - seen):
+                        self.on_line("dev", f"node {node_id} is ready")
+                    seen |= healthy
+                    if len(healthy) >= count:
+                        return sorted(healthy)
+        except BatchyardError as error:
+            why = str(error)
+        raise CliError(
+            "the scheduler does not tell how its nodes are",
+            why=why,
+            next_step="batchyard dev --verbose",
+        )
 
     async def watch(self, stop: asyncio.Event) -> Child | None:
         """Wait for `stop`; the scheduler instead, if it ended by itself. Told: agents that end."""
@@ -97,6 +131,10 @@ class Tree:
         hurrying.cancel()
         return await ordered
 
+    def pids(self) -> dict[str, int]:
+        """The process id of every child, by name."""
+        return {child.name: child.process.pid for child in self._children()}
+
     def kill(self) -> None:
         """SIGKILL whatever lives."""
         for child in self._children():
@@ -111,15 +149,18 @@ class Tree:
 
     async def _until_ready(self, child: Child, timeout_s: float) -> dict[str, Any]:
         event = await child.ready(timeout_s)
-        if event is not None:
-            return event
+        if event is None:
+            raise self._failure(child, timeout_s)
+        return event
+
+    def _failure(self, child: Child, timeout_s: float) -> CliError:
         end = child.end_text() if not child.alive else f"was not ready within {timeout_s:.0f}s"
         tail = "\n       ".join(list(child.log)[-LOG_LINES_SHOWN:]) or "it wrote nothing"
-        raise CliError(f"the {child.name} {end}", why=tail, next_step="batchyard dev --verbose")
+        return CliError(f"the {child.name} {end}", why=tail, next_step="batchyard dev --verbose")
 
     def _tell_end(self, child: Child) -> None:
         left = sum(agent.alive for agent in self.agents.values())
         self.on_line("dev", f"agent {child.name} {child.end_text()}; {left} left")
 
     def _children(self) -> list[Child]:
-        return [*self.agents.values(), *([self.scheduler] if self.scheduler else [])]
+        return [*([self.scheduler] if self.scheduler else []), *self.agents.values()]
