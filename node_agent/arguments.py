@@ -41,12 +41,14 @@ def parse(argv: list[str] | None = None) -> Arguments:
         flags["engines"] = options.engines
     for name, value in options.set:
         _put(flags, name.split("."), value)
-    return Arguments(config=options.config, flags=flags, check=options.check_config)
+    check = options.check_config
+    config = check if isinstance(check, Path) else options.config
+    return Arguments(config=config, flags=flags, check=bool(check))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m node_agent",
+        prog="batchyard agent",
         description="Runs engines and works for a Batchyard scheduler.",
         epilog="Precedence: flag > env BATCHYARD_AGENT__SECTION__KEY > file > default. "
         "Exit codes: 0 drained, 1 failure, 2 usage or configuration, 3 node id in use.",
@@ -62,9 +64,9 @@ def _parser() -> argparse.ArgumentParser:
         help="run an engine of this kind, not those of the file; may be repeated")  # fmt: skip
     add("--engine-option", dest="engines", action=_AddOption, metavar="KEY=VALUE",
         help="option of the --engine before it (also `id`); the value is YAML")  # fmt: skip
-    add("--pool", dest="to_pool", help="pool that the operator assigns")
+    add("--pool", dest="to_pool", metavar="POOL", help="pool that the operator assigns")
     add("--role", dest="to_role", choices=("primary", "backup"), help="default: primary")
-    add("--zone", dest="to_zone", help="failure zone")
+    add("--zone", dest="to_zone", metavar="ZONE", help="failure zone")
     add("--label", action="append", default=[], metavar="KEY=VALUE", help="a label of the node")
     add("--drain-grace", dest="to_drain_grace", metavar="TIME", help='default: "30s"')
     add("--log-format", dest="to_log__format", choices=("auto", "json", "text"))
@@ -74,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         help=f"started by an autoscaler: sets the label {MANAGED_LABEL}=true")  # fmt: skip
     add("--set", action=_AddSetting, default=[], metavar="KEY=VALUE",
         help="any key of the file, dotted; the value is YAML")  # fmt: skip
-    add("--check-config", action="store_true", help="check the configuration and exit")
+    add("--check-config", nargs="?", const=True, type=Path, metavar="FILE",
+        help="check the configuration (of FILE) and exit: 0 good, 2 not")  # fmt: skip
     return parser
 
 

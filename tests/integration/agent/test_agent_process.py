@@ -1,0 +1,164 @@
+"""A real agent process: how it says that it is up, drains on signals, and exits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from batchyard.v1 import node_service_pb2 as node
+from batchyard.v1 import types_pb2 as types
+from tests.integration.agent.scripted_scheduler import ScriptedScheduler, text_item
+
+pytestmark = pytest.mark.slow
+
+Spawn = Callable[..., Awaitable["AgentProcess"]]
+BAD_WORDS = ("Traceback", "was destroyed", "never retrieved", "ExecuteBatchError", "never awaited")
+
+
+class AgentProcess:
+    """`python -m node_agent`, in development mode so that it tells all it has to complain of."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def line(self) -> str:
+        """The next line of standard output."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(20):
+            return (await self.process.stdout.readline()).decode()
+
+    async def end(self) -> tuple[int, str]:
+        """Exit code and standard error."""
+        async with asyncio.timeout(20):
+            _, err = await self.process.communicate()
+        return self.process.returncode or 0, err.decode()
+
+
+@pytest.fixture
+async def spawn(scheduler: ScriptedScheduler) -> AsyncIterator[Spawn]:
+    processes: list[asyncio.subprocess.Process] = []
+
+    async def start(*arguments: str, **environ: str) -> AgentProcess:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-X", "dev", "-m", "node_agent"),
+            *("--scheduler", scheduler.address, "--node-id", "p1", "--log-format", "json"),
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "HOME": "/nowhere", **environ},
+        )
+        processes.append(process)
+        return AgentProcess(process)
+
+    yield start
+    for process in processes:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+def simulated(**options: object) -> list[str]:
+    """Flags for one simulated engine."""
+    flags = ["--engine", "simulated"]
+    for name, value in options.items():
+        flags += ["--engine-option", f"{name}={value}"]
+    return flags
+
+
+async def test_sigterm_finishes_running_work_and_exits_with_0(
+    scheduler: ScriptedScheduler, spawn: Spawn
+) -> None:
+    """Behaviour 107, and 37: no task is lost on the way out."""
+    agent = await spawn(*simulated(slots=1, latency_per_token="20ms"), "--managed")
+    session = await scheduler.session()
+    await session.until(lambda: session.credits.get("simulated") == 1)
+    assert "p1 is up" in await agent.line()
+    assert session.hello.descriptor.labels == {"batchyard.managed": "true"}
+    session.dispatch(text_item(1, "[[tokens=25]]"))
+    await session.until(lambda: session.text(1))
+    agent.process.send_signal(signal.SIGTERM)
+    drain = await session.until(
+        lambda: next((m.drain for m in session.messages if m.HasField("drain")), None)
+    )
+    assert drain.terminate
+    assert drain.grace.seconds == 30
+    assert drain.reason == "SIGTERM"
+    result = await session.until(lambda: session.result(1))
+    assert result.usage.output_tokens == 25
+    session.send(results_acked=1)
+    await session.until(lambda: session.closed)
+    code, errors = await agent.end()
+    assert code == 0
+    assert not [word for word in BAD_WORDS if word in errors], errors
+    events = [json.loads(line)["event"] for line in errors.splitlines()]
+    assert events[0] == "config_loaded"
+    assert {"session_up", "engine_ready", "drain", "node_drained"} <= set(events)
+
+
+async def test_a_second_signal_sends_running_work_back_at_once(
+    scheduler: ScriptedScheduler, spawn: Spawn
+) -> None:
+    """Behaviour 108: a stuck item does not hold up the exit."""
+    agent = await spawn(*simulated(slots=1))
+    session = await scheduler.session()
+    await session.until(lambda: session.credits.get("simulated") == 1)
+    session.dispatch(text_item(1, "[[stall]]"))
+    await session.until(lambda: any(m.updates for m in session.messages))
+    agent.process.send_signal(signal.SIGINT)
+    await session.until(lambda: any(m.HasField("drain") for m in session.messages))
+    agent.process.send_signal(signal.SIGTERM)
+    result = await session.until(lambda: session.result(1))
+    assert result.refused
+    assert result.error.reason == types.ERROR_REASON_NODE_DRAINING
+    session.send(results_acked=1)
+    code, errors = await agent.end()
+    assert code == 0
+    assert not [word for word in BAD_WORDS if word in errors], errors
+
+
+async def test_an_agent_without_a_scheduler_exits_on_a_signal(spawn: Spawn) -> None:
+    agent = await spawn(*simulated(), "--scheduler", "127.0.0.1:1")
+    assert agent.process.stderr is not None
+    async with asyncio.timeout(20):
+        while b"session_failed" not in await agent.process.stderr.readline():
+            pass
+    agent.process.send_signal(signal.SIGTERM)
+    code, errors = await agent.end()
+    assert code == 0
+    assert not [word for word in BAD_WORDS if word in errors], errors
+
+
+async def test_a_node_id_in_use_exits_with_3(scheduler: ScriptedScheduler, spawn: Spawn) -> None:
+    """Behaviour 52."""
+    agent = await spawn(*simulated())
+    session = await scheduler.session(welcome=False)
+    error = types.Error(reason=types.ERROR_REASON_NODE_ID_IN_USE, message="alive elsewhere")
+    session.send(goodbye=node.Goodbye(error=error))
+    assert "'p1' is in use" in await agent.line()
+    code, errors = await agent.end()
+    assert code == 3
+    assert not [word for word in BAD_WORDS if word in errors], errors
+
+
+async def test_an_unreachable_collector_does_not_hold_up_the_exit(
+    scheduler: ScriptedScheduler, spawn: Spawn
+) -> None:
+    """Behaviour 114: the flush at exit is bounded."""
+    trace = types.TraceContext(traceparent=f"00-{'ab' * 16}-{'cd' * 8}-01")
+    agent = await spawn(*simulated(), OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
+    session = await scheduler.session()
+    await session.until(lambda: session.credits.get("simulated"))
+    session.dispatch(text_item(1, trace=trace))
+    await session.until(lambda: session.result(1))
+    session.send(results_acked=1)
+    begun = asyncio.get_running_loop().time()
+    agent.process.send_signal(signal.SIGTERM)
+    code, _ = await agent.end()
+    assert code == 0
+    assert asyncio.get_running_loop().time() - begun < 5
