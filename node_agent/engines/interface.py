@@ -79,9 +79,8 @@ class Load:
     prompt_tokens_per_s: float | None = None
     output_tokens_per_s: float | None = None
     model_states: dict[str, types_pb2.ModelState] = dataclass_field(default_factory=dict)
-    profiles: dict[str, node_service_pb2.ServiceProfile] = dataclass_field(
-        default_factory=dict
-    )  # configured
+    # As configured; what was measured, the agent keeps.
+    profiles: dict[str, node_service_pb2.ServiceProfile] = dataclass_field(default_factory=dict)
 
 
 class Sink(Protocol):

@@ -1,0 +1,336 @@
+"""What does an engine do, without a model? Takes its time, writes checkable text, fails on order.
+
+It is the reference for tests and benchmarks. Two modes:
+
+    static       a batch starts together and ends together, after
+                 latency + latency_per_item * inputs + latency_per_token * longest output
+    continuous   items join and leave; each takes
+                 latency + latency_per_item + latency_per_token * its output
+
+Theory of operation. Groups wait in arrival order: a batch (static), or one item (continuous).
+A group that fits is started: its runs get their times, and each goes into the agenda, a heap by
+the time of its next event (a token of a streamed item, or its end). Everything happens in `_turn`,
+on one timer for the earliest event, or at once when something was submitted or cancelled: where
+nothing takes time, one `call_soon` answers all that was submitted before it. The sink is called
+from turns only, never inside `submit` or `cancel`; what it submits waits for the next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+
+from batchyard.v1 import node_service_pb2, types_pb2
+from node_agent.engines.interface import EngineError, Item, Load, Result, Sink
+from node_agent.engines.simulated_descriptor import describe, profile
+from node_agent.engines.simulated_directives import Fate
+from node_agent.engines.simulated_options import SimulatedOptions
+from node_agent.engines.simulated_plan import plan_item
+from node_agent.engines.simulated_run import Group, Run
+
+CRASH_EXIT_STATUS = 70
+TICK_S = 0.001  # the timer's grain: events closer together are handled in one turn
+
+_MODEL_STATES = {
+    node_service_pb2.ENGINE_HEALTH_STARTING: types_pb2.MODEL_STATE_LOADING,
+    node_service_pb2.ENGINE_HEALTH_SERVING: types_pb2.MODEL_STATE_ACTIVE,
+    node_service_pb2.ENGINE_HEALTH_DOWN: types_pb2.MODEL_STATE_UNLOADING,
+}
+
+
+class SimulatedEngine:
+    """An engine of kind `simulated`."""
+
+    def __init__(self, engine_id: str, options: SimulatedOptions) -> None:
+        self._engine_id = engine_id
+        self._options = options
+        self._models = {model.name: model for model in options.models}
+        self._profile = profile(options)
+        self._health = node_service_pb2.ENGINE_HEALTH_STARTING
+        self._runs: dict[int, Run] = {}  # all that are held, by dispatch id
+        self._incoming: list[Group] = []
+        self._waiting: deque[Group] = deque()
+        self._agenda: list[tuple[float, int, Run]] = []
+        self._outbox: list[tuple[int, Result]] = []  # ends to report in the next turn
+        self._held_inputs = 0
+        self._running_inputs = 0
+        self._running_groups = 0
+        self._finished_items = 0
+        self._agenda_count = 0
+        self._wakeup: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._wakeup_at = 0.0  # 0: in the next iteration of the loop
+        self._stalled_at: float | None = None
+        self._lag_s = 0.0  # time spent stalled: the engine's clock stood still
+        self._empty: asyncio.Event | None = None
+
+    def describe(self) -> node_service_pb2.EngineDescriptor:
+        return describe(self._engine_id, self._options)
+
+    def load(self) -> Load:
+        load = Load(
+            health=self._health,
+            running=self._running_inputs,
+            waiting=self._held_inputs - self._running_inputs,
+            model_states=dict.fromkeys(self._models, _MODEL_STATES[self._health]),
+            profiles=dict.fromkeys(self._models, self._profile) if self._profile else {},
+        )
+        if self._stalled_at is not None:
+            load.health = node_service_pb2.ENGINE_HEALTH_STALLED
+            load.message = "stalled on order"
+        if self._options.kv_capacity_tokens:
+            load.kv_utilization = min(1.0, self._kv_tokens() / self._options.kv_capacity_tokens)
+        return load
+
+    async def start(self, sink: Sink) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sink = sink
+        if self._options.warm_up:
+            await asyncio.sleep(self._options.warm_up)
+        self._health = node_service_pb2.ENGINE_HEALTH_SERVING
+        if self._options.stalled:
+            self.stall()
+        sink.changed()
+
+    async def stop(self, grace_s: float) -> None:
+        if self._health == node_service_pb2.ENGINE_HEALTH_DOWN:
+            return
+        self._health = node_service_pb2.ENGINE_HEALTH_DOWN
+        if self._runs and grace_s > 0:
+            self._empty = asyncio.Event()
+            try:
+                async with asyncio.timeout(grace_s):
+                    await self._empty.wait()
+            except TimeoutError:
+                pass
+        for run in list(self._runs.values()):
+            self._end(run)
+            self._report(run, _unavailable("the engine was stopped"))
+        if self._wakeup is not None:
+            self._wakeup.cancel()
+            self._wakeup = None
+        self._flush()
+
+    def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
+        now = self._now()
+        runs: list[Run] = []
+        for item in items:
+            if self._health != node_service_pb2.ENGINE_HEALTH_SERVING:
+                self._refuse(item, _unavailable("the engine does not serve", refused=True))
+                continue
+            plan = plan_item(item, self._options, self._models)
+            if isinstance(plan, EngineError):
+                self._refuse(item, plan)
+            else:
+                runs.append(Run(item, plan, now))
+        for group in self._groups(runs, atomic):
+            self._admit(group)
+        self._turn_soon()
+
+    def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
+        run = self._runs.get(dispatch_id)
+        if run is None:
+            return
+        self._end(run)
+        self._report(run, EngineError(reason=reason, message="cancelled"), cut=True)
+        self._turn_soon()
+
+    def stall(self) -> None:
+        """Become an engine that accepts and never answers. Its clock stands still."""
+        if self._stalled_at is None:
+            self._stalled_at = self._loop.time()
+            self._sink.changed()
+
+    def go_on(self) -> None:
+        """End a stall; what was running goes on where it was."""
+        if self._stalled_at is not None:
+            self._lag_s += self._loop.time() - self._stalled_at
+            self._stalled_at = None
+            self._sink.changed()
+            self._turn_soon()
+
+    def _groups(self, runs: list[Run], atomic: bool) -> list[Group]:
+        if self._options.mode == "continuous":
+            return [Group([run]) for run in runs]
+        if atomic:
+            return [Group(runs)] if runs else []
+        groups: list[Group] = []
+        for run in runs:
+            last = groups[-1] if groups else None
+            if (
+                last is not None
+                and last.runs[0].item.model == run.item.model
+                and last.inputs + run.plan.inputs <= self._options.batch_limit
+            ):
+                last.add(run)
+            else:
+                groups.append(Group([run]))
+        return groups
+
+    def _admit(self, group: Group) -> None:
+        room = self._options.slots + self._options.look_ahead - self._held_inputs
+        limit = self._options.batch_limit
+        if group.inputs > room or group.inputs > limit:
+            message = f"{group.inputs} inputs came; there is room for {max(0, min(room, limit))}"
+            for run in group.runs:
+                busy = EngineError(
+                    reason=types_pb2.ERROR_REASON_ENGINE_BUSY, message=message, refused=True
+                )
+                self._refuse(run.item, busy)
+            return
+        self._held_inputs += group.inputs
+        for run in group.runs:
+            self._runs[run.item.dispatch_id] = run
+        self._incoming.append(group)
+
+    def _turn(self) -> None:
+        """Report what ended, start what fits, and let happen all that is due by now."""
+        self._wakeup = None
+        self._waiting.extend(self._incoming)
+        self._incoming.clear()
+        self._flush()
+        if self._stalled_at is None:
+            now = self._now()
+            while self._start_next(now) or self._advance_next(now):
+                pass
+        self._turn_later()
+
+    def _start_next(self, now: float) -> bool:
+        """Start the oldest waiting group, if it fits; tell whether there was anything to do."""
+        while self._waiting and not self._waiting[0].runs:
+            self._waiting.popleft()  # all its runs were cancelled
+        if not self._waiting or not self._fits(self._waiting[0]):
+            return False
+        group = self._waiting.popleft()
+        group.start(now, self._options)
+        self._running_groups += 1
+        self._running_inputs += group.inputs
+        together = group.inputs if self._options.mode == "static" else self._running_inputs
+        for run in list(group.runs):
+            if run.item.dispatch_id in self._runs:
+                self._sink.running(run.item.dispatch_id, together)
+                self._follow(run, now)
+        return True
+
+    def _fits(self, group: Group) -> bool:
+        if self._options.mode == "static":
+            return self._running_groups < self._options.slots // self._options.batch_limit
+        return self._running_inputs + group.inputs <= self._options.slots
+
+    def _advance_next(self, now: float) -> bool:
+        """Let the earliest event happen, if it is due; tell whether there was one."""
+        if not self._agenda or self._agenda[0][0] > now:
+            return False
+        run = heappop(self._agenda)[2]
+        self._follow(run, now)
+        return True
+
+    def _follow(self, run: Run, now: float) -> None:
+        """Let happen what of `run` is due, and put its next event into the agenda."""
+        if run.item.dispatch_id not in self._runs:
+            return  # cancelled meanwhile
+        if run.item.stream:
+            self._show(run, run.tokens_at(now))
+            if run.item.dispatch_id not in self._runs:
+                return
+        if run.final_at <= now:
+            self._meet_fate(run, now)
+            return
+        self._agenda_count += 1
+        heappush(self._agenda, (run.next_at(), self._agenda_count, run))
+
+    def _show(self, run: Run, count: int) -> None:
+        """Send the tokens up to `count` that were not sent yet."""
+        dispatch_id, plan = run.item.dispatch_id, run.plan
+        step = self._options.tokens_per_delta or count
+        while run.shown < count and dispatch_id in self._runs:
+            start = run.shown
+            run.shown = end = min(count, start + step)
+            for choice in range(len(plan.texts)):
+                text = plan.written(choice, start, end)
+                if text:
+                    self._sink.delta(dispatch_id, choice, 0, text, end - start)
+
+    def _meet_fate(self, run: Run, now: float) -> None:
+        if run.plan.fate is Fate.STALL:
+            return
+        if run.plan.fate is Fate.CRASH:
+            os._exit(CRASH_EXIT_STATUS)
+        self._end(run)
+        failed = run.plan.fate is Fate.FAIL
+        self._sink.finished(run.item.dispatch_id, run.result(now, _failure() if failed else None))
+        self._finished_items += 1
+        if self._finished_items == self._options.crash_after_items:
+            os._exit(CRASH_EXIT_STATUS)
+
+    def _end(self, run: Run) -> None:
+        """Forget a run and free what it held. The one place where slots come back."""
+        del self._runs[run.item.dispatch_id]
+        group = run.group
+        assert group is not None
+        group.drop(run)
+        self._held_inputs -= run.plan.inputs
+        if run.started_at is not None:
+            self._running_inputs -= run.plan.inputs
+            if not group.runs:
+                self._running_groups -= 1
+        if not self._runs and self._empty is not None:
+            self._empty.set()
+
+    def _refuse(self, item: Item, error: EngineError) -> None:
+        result = Result(finish_reason=types_pb2.FINISH_REASON_ERROR, error=error)
+        self._outbox.append((item.dispatch_id, result))
+
+    def _report(self, run: Run, error: EngineError, *, cut: bool = False) -> None:
+        result = run.result(self._now(), error, cut=cut)
+        self._outbox.append((run.item.dispatch_id, result))
+
+    def _flush(self) -> None:
+        ended, self._outbox = self._outbox, []
+        for dispatch_id, result in ended:
+            self._sink.finished(dispatch_id, result)
+
+    def _turn_soon(self) -> None:
+        if self._wakeup is not None:
+            if self._wakeup_at == 0.0:
+                return
+            self._wakeup.cancel()
+        self._wakeup = self._loop.call_soon(self._turn)
+        self._wakeup_at = 0.0
+
+    def _turn_later(self) -> None:
+        """Set the one timer, unless a turn is due at once or nothing will happen by itself."""
+        if len(self._agenda) > 2 * len(self._runs) + 64:  # mostly cancelled ones
+            self._agenda = [e for e in self._agenda if e[2].item.dispatch_id in self._runs]
+            heapify(self._agenda)
+        if self._wakeup is not None or not self._agenda or self._stalled_at is not None:
+            return
+        now = self._loop.time()
+        self._wakeup_at = max(self._agenda[0][0] + self._lag_s, now + TICK_S)
+        self._wakeup = self._loop.call_at(self._wakeup_at, self._turn)
+
+    def _now(self) -> float:
+        """Return the engine's clock: the loop's, without the time it was stalled."""
+        at = self._loop.time() if self._stalled_at is None else self._stalled_at
+        return at - self._lag_s
+
+    def _kv_tokens(self) -> int:
+        now = self._now()
+        started = (run for run in self._runs.values() if run.started_at is not None)
+        return sum(run.plan.input_tokens + run.tokens_at(now) for run in started)
+
+
+def _failure() -> EngineError:
+    return EngineError(
+        reason=types_pb2.ERROR_REASON_ENGINE_ERROR,
+        message="the simulated engine failed this item",
+        metadata={"engineStatus": "simulated"},
+    )
+
+
+def _unavailable(message: str, *, refused: bool = False) -> EngineError:
+    return EngineError(
+        reason=types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, message=message, refused=refused
+    )

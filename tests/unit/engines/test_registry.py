@@ -1,0 +1,86 @@
+"""Engines are made by name; every fault in their options is told at once, with its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node_agent.engines.durations import duration_s
+from node_agent.engines.registry import ENGINES, build_engine
+
+
+def faults(kind: str, **options: Any) -> str:
+    with pytest.raises(ValueError) as caught:
+        build_engine(engine_id="e1", kind=kind, options=options)
+    return str(caught.value)
+
+
+def test_unknown_kind_lists_the_known_ones() -> None:
+    text = faults("lamacpp")
+    assert "'lamacpp'" in text
+    assert all(kind in text for kind in ENGINES)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    text = faults("simulated", slots=0, latency="20", jitter=2, colour="blue")
+    assert [line.split(": ", 2)[1] for line in text.splitlines()] == [
+        "slots",
+        "latency",
+        "jitter",
+        "colour",
+    ]
+    assert all(line.startswith("engine 'e1' (simulated): ") for line in text.splitlines())
+    assert 'as "20ms"' in text
+    assert "latency_per_token" in text  # the options that there are
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"models": []}, "at least one"),
+        ({"models": ["a", {"name": "a"}]}, "named twice: a"),
+        ({"models": [{"name": "a", "size": 3}]}, "models.0.size: is not an option"),
+        ({"slots": 2, "max_batch_size": 3}, "max_batch_size: 3 is more than the 2 slots"),
+        ({"mode": "dynamic"}, "mode: "),
+    ],
+)
+def test_simulated_options_must_fit_together(options: dict[str, Any], words: str) -> None:
+    assert words in faults("simulated", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "one of model_path and package"),
+        ({"model_path": "a", "package": "b"}, "one of model_path and package"),
+        ({"model_path": "a", "slots": 9, "batch_tokens": 8}, "batch_tokens: 8 is less than"),
+        ({"model_path": "a", "stall_timeout": "0s"}, "stall_timeout: "),
+    ],
+)
+def test_llamacpp_options_must_fit_together(options: dict[str, Any], words: str) -> None:
+    assert words in faults("llamacpp", **options)
+
+
+def test_models_are_names_or_objects() -> None:
+    models = ["a", {"name": "b", "base_model": "a", "context_length": 9, "task_types": ["chat"]}]
+    engine = build_engine(engine_id="e", kind="simulated", options={"models": models})
+    a, b = engine.describe().models
+    assert (a.model, a.base_model) == ("a", "")
+    assert (b.model, b.base_model, b.context_length, list(b.task_types)) == ("b", "a", 9, ["chat"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("20ms", 0.02), ("2s", 2.0), ("1.5 s", 1.5), ("2m", 120.0), ("250us", 250e-6), ("0", 0.0)],
+)
+def test_durations_have_units(text: str, seconds: float) -> None:
+    assert duration_s(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "value", ["20", 20, 1.5, "-1s", "1e3s", "s", "", None, "nans", "1d", True, False]
+)
+def test_what_is_no_duration_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="a number and a unit"):
+        duration_s(value)
