@@ -69,8 +69,10 @@ class LlamacppServer:
 
     @property
     def sample(self) -> Sample:
-        """The last look at its load."""
-        return self._watch.sample if self._watch is not None else Sample()
+        """The last look at its load; nothing is known of one that does not serve."""
+        if self._watch is None or self.health != SERVING:
+            return Sample()
+        return self._watch.sample
 
     @property
     def context_per_slot(self) -> int:

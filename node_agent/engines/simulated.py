@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from batchyard.v1 import node_service_pb2, types_pb2
-from node_agent.engines.interface import EngineError, Item, Load, Result, Sink
+from node_agent.engines.interface import EngineError, EngineStartError, Item, Load, Result, Sink
 from node_agent.engines.simulated_descriptor import describe, profile
 from node_agent.engines.simulated_directives import Fate
 from node_agent.engines.simulated_options import SimulatedOptions
@@ -89,6 +89,8 @@ class SimulatedEngine:
         self._sink = sink
         if self._options.warm_up:
             await asyncio.sleep(self._options.warm_up)
+        if self._health != node_service_pb2.ENGINE_HEALTH_STARTING:
+            raise EngineStartError("the simulated engine was stopped while it warmed up")
         self._health = node_service_pb2.ENGINE_HEALTH_SERVING
         if self._options.stalled:
             self.stall()

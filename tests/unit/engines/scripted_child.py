@@ -33,6 +33,8 @@ class Script:
         return web.json_response({})
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
+        if self.loading > 0:
+            return web.json_response({"error": {"message": "Loading model"}}, status=503)
         prompt = (await request.json())["messages"][0]["content"]
         if prompt.isdigit():
             return web.json_response({"error": {"message": "told to"}}, status=int(prompt))

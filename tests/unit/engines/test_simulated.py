@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
+from node_agent.engines.interface import EngineStartError
 from node_agent.engines.registry import build_engine
 from node_agent.engines.simulated import CRASH_EXIT_STATUS, SimulatedEngine
 from node_agent.engines.simulated_text import check_text, is_seamless, nonce_of
@@ -187,6 +188,15 @@ async def test_engine_can_start_stalled() -> None:
         assert (await bench.sink.end(dispatch_id)).error is None
 
 
+async def test_engine_that_is_stopped_while_it_warms_up_does_not_serve() -> None:
+    built = engine(warm_up="20ms")
+    starting = asyncio.create_task(built.start(Bench(built, "m").sink))
+    await asyncio.sleep(0)
+    await built.stop(0)
+    with pytest.raises(EngineStartError, match="stopped"):
+        await starting
+
+
 CRASHER = """
 import asyncio, sys
 from node_agent.engines.registry import build_engine
@@ -310,8 +320,3 @@ async def test_profile_is_told_where_it_is_known() -> None:
     assert times == {1: 21000, 2: 22000, 4: 24000}
     assert engine().load().profiles == {}
     assert engine(mode="static", latency_per_token="1ms").load().profiles == {}
-
-
-def test_bench_is_part_of_the_contract_suite() -> None:
-    """The crash test above imports it in another process; keep the name."""
-    assert Bench.__module__ == "tests.unit.engines.recording_sink"
