@@ -103,6 +103,7 @@ class Agent:
         self.connected = False
         self.frozen = False  # SIGSTOP: it says and does nothing
         self.obeys = True  # cancels at once; False: it goes on
+        self.withheld = 0  # inputs of room that other callers of its engines take
         self.held: dict[int, Held] = {}
         self.received = 0  # items of this session
         self.batches: list[Batch] = []
@@ -131,6 +132,7 @@ class Agent:
         grants: list[tuple[str, int, int | None]] = []
         for engine_id, ledger in self.ledgers.items():
             room = ledger.spec.slots + ledger.spec.look_ahead - self.held_inputs(engine_id)
+            room -= self.withheld
             ledger.granted = max(ledger.granted, ledger.charged + room)
             grants.append((engine_id, ledger.granted, None))
         return ev.CreditsGranted(self.node_id, self.epoch, grants)
@@ -318,10 +320,11 @@ class World:
 
     def agent(self, node_id: str = "n0", *engines: EngineSpec, **fields: Any) -> Agent:
         """Join a node; with one continuous engine of one slot unless told otherwise."""
-        boot_id = fields.pop("boot_id", f"{node_id}-boot")
+        boot_id, withheld = fields.pop("boot_id", f"{node_id}-boot"), fields.pop("withheld", 0)
         spec = NodeSpec(engines or (engine(),), **fields)
-        self.agents[node_id] = Agent(self, node_id, spec, boot_id)
-        return self.agents[node_id].join()
+        agent = self.agents[node_id] = Agent(self, node_id, spec, boot_id)
+        agent.withheld = withheld
+        return agent.join()
 
     def request(self, **fields: Any) -> Request:
         """A request that is not submitted yet. `timeout` and `after` in seconds are allowed."""

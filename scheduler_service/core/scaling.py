@@ -106,15 +106,19 @@ def _plan(state: State, pool: Pool) -> None:
     )
 
 
-def _drain(state: State, pool: Pool, count: int) -> list[str]:
-    """Drain so many managed nodes: the least loaded, then the youngest, then by id."""
+def leaving(pool: Pool, count: int) -> list[Node]:
+    """The nodes to drain: managed ones, the least loaded first, then the youngest, then by id."""
     mine = [n for n in ready_nodes(pool) if n.spec.managed]
     mine.sort(key=lambda n: (len(n.in_flight), -n.joined_at, n.node_id))
-    leaving = mine[: max(0, count)]
+    return mine[: max(0, count)]
+
+
+def _drain(state: State, pool: Pool, count: int) -> list[str]:
+    nodes = leaving(pool, count)
     grace = state.settings.autoscale.drain_grace
-    for node in leaving:
+    for node in nodes:
         drains.on_drain(state, DrainRequested(node.node_id, grace, True, "scale-in"))
-    return [n.node_id for n in leaving]
+    return [n.node_id for n in nodes]
 
 
 def on_failed(state: State, event: ScaleFailed) -> None:

@@ -2,6 +2,7 @@
 
 Slotted and unfrozen: these are on the hot path (`docs/adr/0002-cost-of-the-pure-core.md`). Only
 modules of this package write to them; policies and the edge read. Time is integer nanoseconds.
+What has an identity (requests, attempts, batches, engines, nodes) is equal to itself alone.
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ class Request:
     finished_at: Instant = 0
     outcome: Outcome | None = None
     reason: Reason = Reason.NONE
-    attempts: list[Attempt] = field(default_factory=list)
-    live: dict[int, Attempt] = field(default_factory=dict)  # by dispatch id; may still speak
+    attempts: list[Attempt] = field(default_factory=list, repr=False)
+    # By dispatch id; these may still speak.
+    live: dict[int, Attempt] = field(default_factory=dict, repr=False)
     charged: int = 0  # attempts that count against max_attempts
     tried: list[str] = field(default_factory=list)  # node incarnations that failed it
     output: Output | None = None  # what the client has been sent, if it streams
@@ -115,10 +117,10 @@ class Attempt:
 
     dispatch_id: int
     number: int  # from 1
-    request: Request
-    engine: Engine
+    request: Request = field(repr=False)
+    engine: Engine = field(repr=False)
     model: str
-    batch: Batch
+    batch: Batch = field(repr=False)
     inputs: int  # charged
     started_at: Instant
     sent_index: int = 0  # the how many-th item sent in its node's session, from 1
@@ -144,7 +146,7 @@ class Batch:
     """Requests sent together. For a continuous engine it only saves messages."""
 
     batch_id: str
-    engine: Engine
+    engine: Engine = field(repr=False)
     model: str
     atomic: bool
     close_reason: str  # "size", "timeout", "deadline", "idle_node", "floor", "credit"
@@ -235,7 +237,7 @@ class ServiceEstimate:
 class Engine:
     """The core's books about one engine of a live node."""
 
-    node: Node
+    node: Node = field(repr=False)
     spec: EngineSpec
     models: dict[str, ModelSpec]
     credit_inputs: int = 0  # the agent's running total of this session
