@@ -40,6 +40,8 @@ class Book:
         self._replay_for = replay_for
         self._replay_limit = replay_bytes
         self.entries: dict[int, Entry] = {}  # by rid, until they end
+        self.idle = asyncio.Event()  # no entry is open
+        self.idle.set()
         self._by_id: dict[tuple[str, str], int] = {}  # (tenant, request id) -> rid
 
     def find(self, key: Key, body_hash: bytes) -> Entry | bytes | None:
@@ -75,6 +77,7 @@ class Book:
         request = entry.request
         request.context = entry
         self.entries[request.rid] = entry
+        self.idle.clear()
         self._by_id[request.tenant, request.request_id] = request.rid
         if key is not None:
             entry.key, entry.body_hash = key, body_hash
@@ -114,6 +117,8 @@ class Book:
         """The core ended it: answer its callers, and remember an answer that will not change."""
         request = command.request
         entry = self.entries.pop(request.rid, None)
+        if not self.entries:
+            self.idle.set()
         self._by_id.pop((request.tenant, request.request_id), None)
         request.context = None
         if request.output is not None:

@@ -1,0 +1,38 @@
+"""The way in: parse, load the configuration, serve until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from scheduler_service import arguments, config_sources, serve
+from scheduler_service.identity import IdentityError
+from scheduler_service.servers import BindError
+from service_kit import logs
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a scheduler. Returns the exit code."""
+    options = arguments.parse(argv)
+    if options.check is not None:
+        return config_sources.check_file(options.check, environ=os.environ, flags=options.flags)
+    try:
+        loaded = config_sources.load(options.config, environ=os.environ, flags=options.flags)
+    except config_sources.ConfigError as fault:
+        sys.stderr.write(f"batchyard scheduler: the configuration cannot be used:\n{fault}\n")
+        return 2
+    writer = logs.set_up(form=loaded.config.log.format, level=loaded.config.log.level)
+    try:
+        with asyncio.Runner(loop_factory=serve.loop_factory()) as runner:
+            runner.run(serve.until_stopped(loaded, exit_with_stdin=options.exit_with_stdin))
+    except (BindError, IdentityError) as fault:
+        sys.stderr.write(f"batchyard scheduler: {fault}\n")
+        return 1
+    finally:
+        writer.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""How do the parts of the scheduler come together, and in which order do they come apart?
+
+The composition root: the only file that names concrete classes together. Down: health says
+NOT_SERVING first, new work is refused with a hint, what runs gets its grace, the rest ends with
+UNAVAILABLE; then agents are told to come back, servers stop, spans are flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler_service import http
+from scheduler_service.actuators.command import CommandActuator
+from scheduler_service.actuators.process import ProcessActuator
+from scheduler_service.clock import Clock
+from scheduler_service.config import SchedulerConfig
+from scheduler_service.core import Scheduler, events
+from scheduler_service.core.commands import CloseSession, FinishRequest, RequestScale
+from scheduler_service.core.outcomes import Outcome, Reason
+from scheduler_service.driver import Driver
+from scheduler_service.effects import Effects
+from scheduler_service.eventlog import EventLog
+from scheduler_service.identity import Identity
+from scheduler_service.report.statistics import Statistics
+from scheduler_service.rpc import admin, node
+from scheduler_service.rpc.book import Book
+from scheduler_service.rpc.convert import Converter
+from scheduler_service.rpc.intake import Intake
+from scheduler_service.rpc.node_settings import Identity as SessionIdentity
+from scheduler_service.rpc.node_settings import NodePortSettings
+from scheduler_service.rpc.ports import NoTracer, Tracer
+from scheduler_service.rpc.results import ResultBuilder
+from scheduler_service.rpc.scheduler import SERVICE, SchedulerPort
+from scheduler_service.rpc.scheduler import Identity as PublicIdentity
+from scheduler_service.rpc.validate import Limits
+from scheduler_service.servers import Servers, Service
+from scheduler_service.telemetry.setup import start_tracing, stop_tracing
+
+log = logging.getLogger(__name__)
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where it answers."""
+
+    client: str
+    node: str
+    admin: str
+    http: str
+
+
+class App:
+    """One scheduler, from start to exit. Made on a running loop."""
+
+    def __init__(self, config: SchedulerConfig, identity: Identity, version: str) -> None:
+        self._config = config
+        self._clock = Clock()
+        self._instance_id = os.urandom(16).hex()
+        self._provider = start_tracing("batchyard-scheduler", version, self._instance_id)
+        self._results = ResultBuilder(self._clock)
+        self._scaler: ProcessActuator | CommandActuator | None = None
+        self._effects = Effects(self._results, self._scale)
+        self.driver = Driver(
+            Scheduler(config.core_settings(term=identity.term), config.policy_set()),
+            clock=self._clock,
+            execute=self._effects.execute,
+            on_fault=self._start_anew,
+        )
+        self._book = Book(self.driver, self._clock)
+        self._effects.book = self._book
+        self._identity = identity
+        self._version = version
+        self._servers = Servers()
+        self._tracer: Any = None
+        tracer = self._make_tracer()
+        self._client_port = SchedulerPort(
+            intake=self._make_intake(),
+            identity=PublicIdentity(
+                version=version,
+                instance_id=self._instance_id,
+                cluster_id=identity.cluster_id,
+                term=identity.term,
+            ),
+            state=lambda: self.driver.scheduler.state,
+        )
+        self._node_port = self._make_node_port(tracer)
+        self._eventlog = EventLog(term=identity.term, capacity=config.report.events)
+        self._statistics = Statistics(self._clock, window=config.report.window)
+        self.driver.observe(self._eventlog)
+        self.driver.observe(self._statistics)
+        self._http: Any = None
+        self._draining = False
+
+    def _limits(self) -> Limits:
+        return Limits(**self._config.limits.values())
+
+    def _make_intake(self) -> Intake:
+        config = self._config
+        converter = Converter(
+            limits=self._limits(),
+            task_types=config.task_defaults(),
+            aliases=config.aliases(),
+            max_attempts=config.failover.max_attempts,
+        )
+        return Intake(
+            book=self._book,
+            converter=converter,
+            clock=self._clock,
+            limits=self._limits(),
+            on_entry=self._tracer.on_entry if self._tracer is not None else None,
+        )
+
+    def _make_tracer(self) -> Tracer:
+        if self._provider is None:
+            return NoTracer()
+        from scheduler_service.telemetry.tracer import RequestTracer
+
+        tracer = RequestTracer(self._provider, self._clock)
+        self.driver.observe(tracer)
+        self._tracer = tracer
+        return tracer
+
+    def _make_node_port(self, tracer: Tracer) -> node.NodePort:
+        health = self._config.health
+        return node.NodePort(
+            driver_post=self.driver.post,
+            relay=lambda: self.driver.scheduler.relay,
+            sessions=self._effects.sessions,
+            settings=NodePortSettings(
+                heartbeat_interval=health.heartbeat_interval,
+                session_timeout=health.session_timeout,
+                resume_window=health.resume_window,
+                report_interval=health.report_interval,
+                coalesce=health.coalesce,
+                max_message_bytes=self._config.limits.max_message_bytes,
+            ),
+            identity=SessionIdentity(self._identity.cluster_id, self._identity.term),
+            clock=self._clock,
+            tracer=tracer,
+            version=self._version,
+        )
+
+    def _make_admin_port(self) -> admin.AdminPort:
+        return admin.AdminPort(
+            driver=self.driver,
+            clock=self._clock,
+            eventlog=self._eventlog,
+            statistics=self._statistics,
+            sessions=self._node_port,
+            version=self._version,
+        )
+
+    async def start(self) -> Addresses:
+        """Serve.
+
+        Raises:
+            BindError: a port cannot be had.
+        """
+        listen = self._config.listen
+        admin_port = self._make_admin_port()
+        await self._servers.start(
+            listen.host,
+            [
+                Service(SERVICE, self._client_port.handlers(), listen.client_port),
+                Service(node.SERVICE, self._node_port.handlers(), listen.node_port),
+                Service(admin.SERVICE, admin_port.handlers(), listen.admin_port),
+            ],
+            self._config.limits.max_message_bytes,
+        )
+        self._statistics.start(self.driver)
+        self._http = await http.start_http(listen.host, listen.http_port, ready=self._why_not_ready)
+        self._start_scaler()
+        ports = self._servers.ports
+        return Addresses(
+            client=f"{listen.host}:{ports[SERVICE]}",
+            node=f"{listen.host}:{ports[node.SERVICE]}",
+            admin=f"{listen.host}:{ports[admin.SERVICE]}",
+            http=f"{listen.host}:{self._http.port}",
+        )
+
+    def _why_not_ready(self) -> str:
+        """Empty: it takes requests."""
+        if self._draining:
+            return "stopping"
+        if self._config.http.ready_needs_node:
+            state = self.driver.scheduler.state
+            if not any(pool.live for pool in state.pools.values()):
+                return "no live node"
+        return ""
+
+    def _scale(self, command: RequestScale) -> None:
+        if self._scaler is not None:
+            self._scaler.scale(command)
+
+    def _start_scaler(self) -> None:
+        scale = self._config.autoscale
+        if not scale.enabled:
+            return
+        if scale.actuator == "command":
+            self._scaler = CommandActuator(scale.command, on_failed=self._scale_failed)
+        elif scale.actuator == "process":
+            address = f"{self._config.listen.host}:{self._servers.ports[node.SERVICE]}"
+            self._scaler = ProcessActuator(
+                ["-c", str(scale.process.agent_config), "--scheduler", address],
+                on_failed=self._scale_failed,
+                joined=lambda node_id: node_id in self.driver.scheduler.state.nodes,
+            )
+
+    def _scale_failed(self, pool: str, message: str) -> None:
+        log.warning("scaling failed: %s", message, extra={"event": "scale_failed", "pool": pool})
+        self.driver.post(events.ScaleFailed(pool, message))
+
+    def _start_anew(self, fault: BaseException) -> Scheduler:
+        """The core's state cannot be trusted: end what is open, and go on with a fresh one."""
+        old = self.driver.scheduler
+        for (node_id, epoch), session in list(self._effects.sessions.items()):
+            session.close(
+                CloseSession(
+                    node_id, epoch, Reason.INTERNAL, "the scheduler lost its state", reconnect=True
+                )
+            )
+        for entry in list(self._book.entries.values()):
+            request = entry.request
+            request.finished_at = self._clock.now()
+            self._effects.execute(
+                [
+                    FinishRequest(
+                        request,
+                        Outcome.FAILED,
+                        Reason.INTERNAL,
+                        f"a fault of the scheduler itself ({type(fault).__name__}); it is logged",
+                    )
+                ]
+            )
+        return old.successor()
+
+    async def stop(self) -> None:
+        """Drain and stop; bounded by the configured grace and a few seconds more."""
+        grace_s = self._config.shutdown_grace / 1e9
+        self._draining = True
+        await self._servers.set_serving(False)
+        self.driver.post(events.SchedulerDraining("it was asked to stop"))
+        self._client_port.go_away()
+        await self._open_calls_end(grace_s)
+        for entry in list(self._book.entries.values()):
+            self._book.cancel(entry, Reason.SCHEDULER_DRAINING, "this scheduler has stopped")
+        await self._open_calls_end(1.0)
+        if self._scaler is not None:
+            await self._scaler.close()
+        await self._node_port.close(
+            Reason.SCHEDULER_DRAINING, "this scheduler has stopped", reconnect=True
+        )
+        await self._servers.stop(0.5)
+        if self._http is not None:
+            await self._http.stop()
+        self._statistics.stop()
+        self.driver.close()
+        await asyncio.to_thread(stop_tracing, self._provider)
+        self._identity.close()
+
+    async def _open_calls_end(self, within_s: float) -> None:
+        """Wait until no call is open, or that long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._book.idle.wait()

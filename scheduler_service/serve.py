@@ -1,0 +1,83 @@
+"""How long does the scheduler serve? From its ready line to the first signal, until drained."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+
+from scheduler_service.app import App
+from scheduler_service.config_sources import LoadedConfig
+from scheduler_service.identity import load_identity
+from service_kit.parent import watch_stdin
+
+log = logging.getLogger(__name__)
+
+
+def package_version() -> str:
+    """The installed version; "0": run from a tree that is not installed."""
+    try:
+        return version("batchyard")
+    except PackageNotFoundError:
+        return "0"
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed; None: asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
+    """Serve until SIGTERM, SIGINT or, if wanted, the end of standard input. A second signal ends
+    the process at once.
+
+    Raises:
+        BindError: a port cannot be had.
+        IdentityError: the state folder cannot be used.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    signals = 0
+
+    def on_signal() -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            os._exit(130)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    if exit_with_stdin:
+        watch_stdin(stop.set)
+    identity = load_identity(loaded.config.state_dir)
+    app = App(loaded.config, identity, package_version())
+    addresses = await app.start()
+    _quiet_gc()
+    for path, origin in loaded.origins.items():
+        log.debug("%s comes from %s", path, origin)
+    log.info("serving", extra={"event": "scheduler_ready", **asdict(addresses)})
+    print(json.dumps({"event": "ready", **asdict(addresses)}), flush=True)
+    await stop.wait()
+    log.info("stopping", extra={"event": "scheduler_stopping"})
+    await app.stop()
+
+
+def _quiet_gc() -> None:
+    """What exists now lives for ever, and requests are freed by reference counts; without this a
+    full collection walks all of it many times a second under load.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

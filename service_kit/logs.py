@@ -1,0 +1,123 @@
+"""How does a log line look, and how does it get out without stopping the loop?
+
+One JSON object per line (or text on a terminal), to standard error, by a thread of its own, so that
+a slow disk or pipe stops nothing. `event` is a stable name; prompts and outputs are never logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import queue
+import sys
+import threading
+from datetime import UTC, datetime
+
+TRACE = 5
+LEVELS = {
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+    "debug": logging.DEBUG,
+    "trace": TRACE,
+}
+FIELDS = (
+    "event", "node_id", "session_epoch", "engine_id", "request_id", "trace_id", "span_id", "tenant",
+    "model", "attempt", "batch_id", "dispatch_id", "reason", "duration_ms", "address", "term",
+    "cluster_id", "grace_ms", "signal", "count", "source",
+)  # fmt: skip
+QUEUE_LINES = 10_000
+MAX_LINE = 2000
+
+
+class LineFormatter(logging.Formatter):
+    """One record, one line of at most about 2 kB."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        message = record.getMessage()[:MAX_LINE]
+        if record.exc_info:
+            message = f"{message}\n{self.formatException(record.exc_info)}"
+        fields = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        at = at.replace("+00:00", "Z")
+        level = "trace" if record.levelno < logging.DEBUG else record.levelname.lower()
+        if not self._as_json:
+            tail = "".join(f" {name}={_short(value)}" for name, value in fields.items())
+            return f"{at} {level:7} {message}{tail}"
+        head = {"ts": at, "level": level, "logger": record.name, "msg": message}
+        return json.dumps(head | fields, ensure_ascii=False, default=str)
+
+
+class DroppingQueueHandler(logging.handlers.QueueHandler):
+    """Drops lines rather than wait when the reader cannot keep up."""
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Put the record in line, or drop it."""
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            return
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Format here only what may change before the thread sees it."""
+        record.msg = record.getMessage()
+        record.args = None
+        return record
+
+
+class LineWriter(threading.Thread):
+    """Writes lines to standard error; a daemon, so a reader that hangs does not stop an exit."""
+
+    def __init__(self, lines: queue.Queue[logging.LogRecord | None], *, as_json: bool) -> None:
+        super().__init__(name="log writer", daemon=True)
+        self._lines = lines
+        self._target = logging.StreamHandler(sys.stderr)
+        self._target.setFormatter(LineFormatter(as_json=as_json))
+
+    def run(self) -> None:
+        """Write until the end mark comes."""
+        while (record := self._lines.get()) is not None:
+            self._target.handle(record)
+
+    def stop(self, timeout_s: float = 1.0) -> None:
+        """Write what is left, but take no longer than this."""
+        try:
+            self._lines.put(None, timeout=timeout_s)
+        except queue.Full:
+            return
+        self.join(timeout_s)
+
+
+def set_up(*, form: str, level: str) -> LineWriter:
+    """Send all logs of this process to standard error. Stop the writer to flush."""
+    logging.addLevelName(TRACE, "TRACE")
+    as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
+    lines: queue.Queue[logging.LogRecord | None] = queue.Queue(QUEUE_LINES)
+    root = logging.getLogger()
+    root.handlers[:] = [DroppingQueueHandler(lines)]
+    root.setLevel(logging.WARNING)
+    set_level(level)
+    writer = LineWriter(lines, as_json=as_json)
+    writer.start()
+    return writer
+
+
+def set_level(level: str, logger: str = "") -> None:
+    """Set the level of one logger of the agent, or (empty) of all of them.
+
+    Raises:
+        KeyError: there is no such level.
+    """
+    logging.getLogger(logger or "node_agent").setLevel(LEVELS[level])
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    text = text if len(text) <= 200 else f"{text[:200]}..."
+    return json.dumps(text, ensure_ascii=False) if " " in text or "\n" in text else text
