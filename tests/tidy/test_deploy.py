@@ -52,6 +52,6 @@ def test_every_role_sends_its_traces_to_jaeger() -> None:
     ("module", "file"), [("scheduler_service", "scheduler.yaml"), ("node_agent", "agent.yaml")]
 )
 def test_configuration_is_valid(module: str, file: str) -> None:
-    check = [sys.executable, "-m", module, "-c", str(DEPLOY / file), "--check-config"]
+    check = [sys.executable, "-m", module, "--check-config", str(DEPLOY / file)]
     done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
