@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NoReturn, Unpack
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, Unpack
 
-import grpc
-
-from batchyard import tracing
 from batchyard.async_admin import AsyncAdmin
-from batchyard.calls import Call, StreamCall, UnaryCall
-from batchyard.channel import Tls, address_of, admin_address_of, metadata_of, open_channel
-from batchyard.deadlines import DeadlineWheel
+from batchyard.calls import StreamCall, UnaryCall
+from batchyard.channel import Tls, address_of, admin_address_of, metadata_of
+from batchyard.dispatcher import Dispatcher, DispatcherSettings, Transport
 from batchyard.durations import Duration, parse_duration, write_duration
-from batchyard.errors import BatchyardError, Cancelled, DeadlineExceeded, InvalidRequest
-from batchyard.multiplexer import Multiplexer, MultiplexerSettings
+from batchyard.errors import BatchyardError, InvalidRequest
 from batchyard.request import Message, RequestOptions, fill_request
 from batchyard.results import Result
-from batchyard.retry import OnRetry, Retry, RetryPolicy
+from batchyard.retry import OnRetry, RetryPolicy
 from batchyard.rpc import call_unary
 from batchyard.status import from_result, is_failure
 from batchyard.stream import AsyncStream
-from batchyard.unary import UnaryTransport
 from batchyard.v1 import (
     CancelRequestsRequest,
     GetServerInfoRequest,
@@ -36,9 +30,7 @@ from batchyard.v1 import (
     SchedulerServiceStub,
 )
 
-__all__ = ["AsyncClient", "Transport"]
-
-Transport = Literal["auto", "multiplex", "unary"]
+__all__ = ["AsyncClient"]
 
 
 class AsyncClient:
@@ -95,23 +87,23 @@ class AsyncClient:
         self._metadata = metadata_of(api_key)
         self._api_key = api_key
         self._tls = tls
-        self._mode: Transport = transport
-        self._on_retry = on_retry
-        self._policy = RetryPolicy(retries)
-        self._grace_s = parse_duration(deadline_grace, "deadline_grace")
         self._detach_s = parse_duration(detach_grace, "detach_grace") if retries else 0.0
-        self._reconnect_s = parse_duration(reconnect_timeout, "reconnect_timeout")
         self._defaults = {
             name: value for name, value in (("tenant", tenant), ("model", model)) if value
         }
-        self._pid = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._channel: grpc.aio.Channel | None = None
-        self._transport: Multiplexer | UnaryTransport | None = None
-        self._wheel: DeadlineWheel | None = None
-        self._calls: dict[Call, int] = {}  # begun and not ended, with the key in the wheel
         self._admin: AsyncAdmin | None = None
-        self._closed = False
+        self._dispatcher = Dispatcher(
+            DispatcherSettings(
+                address=self.address,
+                metadata=self._metadata,
+                tls=tls,
+                transport=transport,
+                policy=RetryPolicy(retries),
+                on_retry=on_retry,
+                deadline_grace_s=parse_duration(deadline_grace, "deadline_grace"),
+                reconnect_timeout_s=parse_duration(reconnect_timeout, "reconnect_timeout"),
+            )
+        )
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -142,18 +134,19 @@ class AsyncClient:
         Give `prompt`, `messages` or, for other inputs, a whole `request`. Options: RequestOptions.
         Raises a BatchyardError.
         """
-        loop = self._usable()
+        dispatcher = self._dispatcher
+        loop = dispatcher.loop()
         frame = self._frame(prompt, messages, request, options)
         call = UnaryCall(frame, _deadline(loop, frame), loop.create_future())
-        self.trace(call, stream=False)
+        dispatcher.trace(call, stream=False)
         try:
-            self.begin(call)
+            dispatcher.begin(call)
             result = await self._answer(call, loop)
         except BaseException as failure:
             call.cancel()
-            self.end(call, failure)
+            dispatcher.end(call, failure)
             raise
-        self.end(call, result)
+        dispatcher.end(call, result)
         return result
 
     def stream(
@@ -174,12 +167,12 @@ class AsyncClient:
         (`event.restarted`); False hides it; else it is an error once text has been seen, unless
         `resume="restart"` asked for it.
         """
-        loop = self._usable()
+        loop = self._dispatcher.loop()
         frame = self._frame(prompt, messages, request, options)
         call = StreamCall(frame, _deadline(loop, frame))
         if restarts is None and options.get("resume") == "restart":
             restarts = True
-        return AsyncStream(self, call, restarts)
+        return AsyncStream(self._dispatcher, call, restarts)
 
     # Other RPCs.
 
@@ -219,107 +212,16 @@ class AsyncClient:
     @property
     def admin(self) -> AsyncAdmin:
         """What operators call, at the admin address."""
-        self._usable()
+        self._dispatcher.loop()
         if self._admin is None:
             self._admin = AsyncAdmin(self._admin_address, api_key=self._api_key, tls=self._tls)
         return self._admin
 
-    async def flush(self) -> None:
-        """Returns when cancels that were asked for have been written."""
-        if self._transport is not None:
-            await self._transport.flush()
-
     async def close(self) -> None:
         """Cancels what is in flight, on the server too, and closes the connection. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        for call in list(self._calls):
-            call.cancel()
-            call.fail(Cancelled("the client was closed", request_id=call.request_id))
-        if self._wheel is not None:
-            self._wheel.close()
-        if self._transport is not None:
-            await self._transport.close()
+        await self._dispatcher.close()
         if self._admin is not None:
             await self._admin.close()
-        if self._channel is not None:
-            await self._channel.close()
-
-    # For the streams of this client, and its synchronous twin.
-
-    def trace(self, call: Call, *, stream: bool) -> None:
-        """Begins the call's span, below the caller's."""
-        call.span = tracing.begin(call.proto.request, stream=stream, address=self.address)
-
-    def begin(self, call: Call) -> None:
-        """Sends a call for the first time."""
-        if self._closed:
-            raise RuntimeError("the client is closed")
-        transport = self._carrier()
-        self._policy.call_began()
-        key = 0
-        if call.deadline is not None and self._wheel is not None:
-            key = self._wheel.add(call, call.deadline + self._grace_s)
-        self._calls[call] = key
-        transport.start(call)
-
-    def resend(self, call: Call) -> None:
-        """Sends a call again, with what is left of its time."""
-        assert self._loop is not None
-        call.prepare_again(self._loop.time())
-        self._carrier().start(call)
-
-    async def before_retry(self, call: Call, error: BatchyardError, attempt: int) -> None:
-        """Waits until `call` may be sent again; raises `error` if it may not.
-
-        `attempt` is the number of tries that ended with an answer; those that ended with their
-        stream count too, so that no layer multiplies the other.
-        """
-        assert self._loop is not None
-        left_s = float("inf") if call.deadline is None else call.deadline - self._loop.time()
-        delay_s = self._policy.delay_s(error, attempt + call.breaks, left_s)
-        if delay_s is None or self._closed:
-            raise error
-        if self._on_retry is not None:
-            self._on_retry(Retry(error, attempt, delay_s, call.request_id))
-        if call.span is not None:
-            call.span.retrying(error, attempt, delay_s)
-        await asyncio.sleep(delay_s)
-
-    def end(self, call: Call, outcome: Result | BaseException) -> None:
-        """The caller has its answer, or has gone."""
-        key = self._calls.pop(call, 0)
-        if key and self._wheel is not None:
-            self._wheel.remove(call, key)
-        if call.span is not None:
-            span, call.span = call.span, None
-            if isinstance(outcome, Result):
-                span.end_ok(outcome)
-            else:
-                span.end_error(outcome)
-
-    def call_soon(self, action: Callable[[], None]) -> None:
-        """Runs `action` in the client's loop, from any thread; not at all when that has ended."""
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it is closed
-                self._loop.call_soon_threadsafe(action)
-
-    def _usable(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._bind(loop)
-        if self._closed:
-            raise RuntimeError("the client is closed")
-        return loop
-
-    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._pid != os.getpid():
-            raise RuntimeError("gRPC does not survive a fork; create clients after it")
-        if self._loop is not None:
-            raise RuntimeError("a client belongs to one event loop; create one in each")
-        self._loop = loop
-        self._wheel = DeadlineWheel(loop, self._expire)
 
     async def _answer(self, call: UnaryCall, loop: asyncio.AbstractEventLoop) -> Result:
         attempt = 1
@@ -331,10 +233,10 @@ class AsyncClient:
                 error = from_result(proto)
             except BatchyardError as failure:
                 error = failure
-            await self.before_retry(call, error, attempt)
+            await self._dispatcher.before_retry(call, error, attempt)
             attempt += 1
             call.future = loop.create_future()
-            self.resend(call)
+            self._dispatcher.resend(call)
 
     def _frame(
         self,
@@ -356,57 +258,9 @@ class AsyncClient:
             write_duration(call.detach_grace, self._detach_s)
         return frame
 
-    def _expire(self, call: Call) -> None:
-        call.cancel()
-        call.fail(
-            DeadlineExceeded(
-                "no answer came within the timeout",
-                reason="DEADLINE_EXCEEDED",
-                request_id=call.request_id,
-            )
-        )
-
-    def _open_channel(self) -> grpc.aio.Channel:
-        if self._channel is None:
-            self._channel = open_channel(self.address, self._tls)
-        return self._channel
-
     def _stub(self) -> Any:
-        self._usable()
         stub: Any = SchedulerServiceStub
-        return stub(self._open_channel())
-
-    def _carrier(self) -> Multiplexer | UnaryTransport:
-        if self._transport is None:
-            if self._mode == "unary":
-                self._transport = self._unary_transport()
-            else:
-                self._transport = Multiplexer(
-                    self._open_channel(),
-                    MultiplexerSettings(
-                        peer=self.address,
-                        metadata=self._metadata,
-                        policy=self._policy,
-                        reconnect_timeout_s=self._reconnect_s,
-                        fall_back=self._fall_back if self._mode == "auto" else None,
-                    ),
-                )
-        return self._transport
-
-    def _unary_transport(self) -> UnaryTransport:
-        return UnaryTransport(
-            self._open_channel(),
-            peer=self.address,
-            metadata=self._metadata,
-            deadline_grace_s=self._grace_s,
-        )
-
-    def _fall_back(self, calls: list[Call]) -> None:
-        """The server has no Multiplex."""
-        if not isinstance(self._transport, UnaryTransport):
-            self._transport = self._unary_transport()
-        for call in calls:
-            self._transport.start(call)
+        return stub(self._dispatcher.channel())
 
 
 def _deadline(loop: asyncio.AbstractEventLoop, frame: MultiplexRequest) -> float | None:

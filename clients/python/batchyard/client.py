@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,9 +10,10 @@ from typing import NoReturn, Unpack
 
 from batchyard.admin import Admin
 from batchyard.async_admin import AsyncAdmin
-from batchyard.async_client import AsyncClient, Transport
+from batchyard.async_client import AsyncClient
 from batchyard.background import BackgroundLoop, SyncIterator
 from batchyard.channel import Tls
+from batchyard.dispatcher import Transport
 from batchyard.durations import Duration
 from batchyard.output import StreamEvent
 from batchyard.request import Message, RequestOptions
@@ -95,13 +97,9 @@ class Client:
         **options: Unpack[RequestOptions],
     ) -> Result:
         """One request, its whole answer. Ctrl-C cancels it on the server. See AsyncClient."""
-        try:
-            return self._loop.run(
-                self._core.generate(prompt, messages=messages, request=request, **options)
-            )
-        except KeyboardInterrupt:
-            self._loop.run(self._core.flush())
-            raise
+        return self._loop.run(
+            self._core.generate(prompt, messages=messages, request=request, **options)
+        )
 
     def stream(
         self,
@@ -123,7 +121,7 @@ class Client:
                 prompt, messages=messages, request=request, restarts=restarts, **options
             )
 
-        return Stream(self._loop, self._core, self._loop.run(make()))
+        return Stream(self._loop, self._loop.run(make()))
 
     def list_models(self) -> Iterator[ModelInfo]:
         """What the scheduler serves, page by page."""
@@ -162,9 +160,8 @@ class Stream:
     server. A stream is for one consumer.
     """
 
-    def __init__(self, loop: BackgroundLoop, client: AsyncClient, core: AsyncStream) -> None:
+    def __init__(self, loop: BackgroundLoop, core: AsyncStream) -> None:
         self._loop = loop
-        self._client = client
         self._core = core
         self._ready: deque[StreamEvent] = deque()
 
@@ -240,10 +237,11 @@ class Stream:
             raise
 
     def cancel(self) -> None:
-        """Stops the request, and returns when the server has been told. Idempotent."""
+        """Stops the request, here at once and on the server with the next message. Idempotent."""
         self._ready.clear()
         if not self._core.done:
-            self._loop.run(_cancel(self._client, self._core))
+            with contextlib.suppress(RuntimeError):  # the client is closed: that cancelled it
+                self._loop.run(_cancel(self._core))
 
     def cancel_soon(self) -> None:
         """`cancel()` without waiting."""
@@ -268,6 +266,5 @@ class _Loop(Iterator[StreamEvent]):
         self._stream.cancel_soon()
 
 
-async def _cancel(client: AsyncClient, stream: AsyncStream) -> None:
+async def _cancel(stream: AsyncStream) -> None:
     stream.cancel()
-    await client.flush()

@@ -69,7 +69,6 @@ class Link:
         self._stopped = False
         self._aborted = False
         self._wake: asyncio.Future[None] | None = None
-        self._flushed: list[asyncio.Future[None]] = []
         self._loop = asyncio.get_running_loop()
         self._writer = self._loop.create_task(self._write(), name="batchyard-writer")
         self._reader = self._loop.create_task(self._run(), name="batchyard-reader")
@@ -106,14 +105,6 @@ class Link:
         self._finishing = True
         self._notify()
 
-    async def flush(self) -> None:
-        """Returns when what is to be written now has been."""
-        if not self._writer.done():
-            flushed = self._loop.create_future()
-            self._flushed.append(flushed)
-            self._notify()
-            await flushed
-
     async def close(self) -> None:
         """Says good-bye and waits for the end, but not for long."""
         self.finish()
@@ -139,24 +130,15 @@ class Link:
                     await self._rpc.done_writing()
                     return
                 else:
-                    self._resolve_flushed()
                     self._wake = self._loop.create_future()
                     await self._wake
                 data = self._gather()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the stream has ended; the reader knows why
-        finally:
-            self._resolve_flushed()
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
-
-    def _resolve_flushed(self) -> None:
-        for flushed in self._flushed:
-            if not flushed.done():
-                flushed.set_result(None)
-        self._flushed.clear()
 
     def _gather(self) -> bytes:
         """The next message; empty: there is nothing to send."""

@@ -79,10 +79,6 @@ class Multiplexer:
         """Forgets a parked call; the server has heard that its stream broke."""
         self._parked.pop(call.call_id, None)
 
-    async def flush(self) -> None:
-        for link in list(self._links):
-            await link.flush()
-
     async def close(self) -> None:
         """Ends all streams; calls that are still there have been cancelled before."""
         self._closed = True

@@ -20,7 +20,7 @@ from batchyard.results import Result
 from batchyard.status import from_result, is_failure
 
 if TYPE_CHECKING:
-    from batchyard.async_client import AsyncClient
+    from batchyard.dispatcher import Dispatcher
 
 __all__ = ["AsyncStream"]
 
@@ -32,8 +32,8 @@ class AsyncStream:
     the request on the server. A stream is for one consumer.
     """
 
-    def __init__(self, client: AsyncClient, call: StreamCall, restarts: bool | None) -> None:
-        self._client = client
+    def __init__(self, dispatcher: Dispatcher, call: StreamCall, restarts: bool | None) -> None:
+        self._dispatcher = dispatcher
         self._call = call
         self._restarts = restarts  # None: not asked for, and an error where it would matter
         self._ready: deque[StreamEvent] = deque()
@@ -156,7 +156,7 @@ class AsyncStream:
     def cancel_soon(self) -> None:
         """`cancel()` from any thread, a finaliser included."""
         if self._attempt and not self.done:
-            self._client.call_soon(self.cancel)
+            self._dispatcher.call_soon(self.cancel)
 
     def __del__(self) -> None:
         self.cancel_soon()  # a stream that was read by hand and forgotten
@@ -164,8 +164,8 @@ class AsyncStream:
     def _begin(self) -> None:
         self._attempt = 1
         # Below the span that was current when the stream was made, whoever reads it.
-        self._context.run(self._client.trace, self._call, stream=True)
-        self._client.begin(self._call)
+        self._context.run(self._dispatcher.trace, self._call, stream=True)
+        self._dispatcher.begin(self._call)
 
     def _nothing_more(self) -> list[StreamEvent]:
         if self._error is not None and self._error.reason != "CANCELLED_BY_CLIENT":
@@ -208,17 +208,17 @@ class AsyncStream:
         call = self._call
         if call.result is not None and not is_failure(call.result):
             self._result = call.output.result(call.result)
-            self._client.end(call, self._result)
+            self._dispatcher.end(call, self._result)
             return True
         error = call.error
         if call.result is not None:
             error = from_result(call.result, call.output.text())
         assert error is not None
         error.partial_text = error.partial_text or call.output.text()
-        await self._client.before_retry(call, error, self._attempt)
+        await self._dispatcher.before_retry(call, error, self._attempt)
         self._attempt += 1
         call.reopen()
-        self._client.resend(call)
+        self._dispatcher.resend(call)
         return False
 
     def _fail(self, error: BatchyardError) -> None:
@@ -227,7 +227,7 @@ class AsyncStream:
         self._error = error
         self._call.cancel()
         if self._attempt:
-            self._client.end(self._call, error)
+            self._dispatcher.end(self._call, error)
 
 
 class _Loop:

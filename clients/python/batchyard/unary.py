@@ -71,17 +71,14 @@ class UnaryTransport:
                 self._cancelling.add(sending)
                 sending.add_done_callback(self._cancelling.discard)
 
-    async def flush(self) -> None:
-        if self._cancelling:
-            await asyncio.wait(list(self._cancelling))
-
     async def close(self) -> None:
         for call, task in list(self._tasks.items()):
             task.cancel()
             call.fail(Cancelled("the client was closed"))
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
-        await self.flush()
+        if self._cancelling:
+            await asyncio.wait(list(self._cancelling))
 
     async def _send_cancels(self) -> None:
         await asyncio.sleep(0)  # those of the same moment go together
