@@ -7,6 +7,8 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Unpack
 
+from google.protobuf.duration_pb2 import Duration as ProtoDuration
+
 from batchyard.async_admin import AsyncAdmin
 from batchyard.calls import StreamCall, UnaryCall
 from batchyard.channel import Tls, address_of, admin_address_of, metadata_of
@@ -87,7 +89,10 @@ class AsyncClient:
         self._metadata = metadata_of(api_key)
         self._api_key = api_key
         self._tls = tls
-        self._detach_s = parse_duration(detach_grace, "detach_grace") if retries else 0.0
+        self._detach_grace = ProtoDuration()
+        if retries:
+            write_duration(self._detach_grace, parse_duration(detach_grace, "detach_grace"))
+        self._detaches = self._detach_grace.ToNanoseconds() > 0
         self._defaults = {
             name: value for name, value in (("tenant", tenant), ("model", model)) if value
         }
@@ -254,8 +259,8 @@ class AsyncClient:
                 setattr(target, name, value)
         if not target.request_id:
             target.request_id = os.urandom(16).hex()
-        if self._detach_s:
-            write_duration(call.detach_grace, self._detach_s)
+        if self._detaches:
+            call.detach_grace.CopyFrom(self._detach_grace)
         return frame
 
     def _stub(self) -> Any:

@@ -89,10 +89,9 @@ def fill_request(
     options: Mapping[str, Any],
 ) -> None:
     """Writes into `target`, which is empty, what the caller said."""
-    given = [name for name, value in _inputs(prompt, messages, request) if value is not None]
-    if len(given) != 1:
-        said = " and ".join(given) if given else "none"
-        raise _refusal(f"give exactly one of prompt, messages and request, not {said}", "prompt")
+    given = (prompt is not None) + (messages is not None) + (request is not None)
+    if given != 1:
+        raise _refusal(f"give exactly one of prompt, messages and request, not {given}", "prompt")
     if request is not None:
         _copy(target, request)
     elif prompt is not None:
@@ -102,10 +101,6 @@ def fill_request(
     for name, value in options.items():
         if value is not None:
             _set(target, name, value)
-
-
-def _inputs(prompt: Any, messages: Any, request: Any) -> list[tuple[str, Any]]:
-    return [("prompt", prompt), ("messages", messages), ("request", request)]
 
 
 def _copy(target: InferenceRequest, request: InferenceRequest) -> None:

@@ -137,9 +137,10 @@ class Result:
     @classmethod
     def from_proto(cls, proto: InferenceResult) -> Result:
         """Of a result that carries its own outputs."""
-        output = proto.outputs[0] if proto.outputs else None
-        if output is None:
+        outputs = proto.outputs
+        if not outputs:
             return cls(proto, "")
+        output = outputs[0]
         calls = tool_calls_of(output) if output.tool_calls else ()
         return cls(proto, output.text, output.reasoning, calls)
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["from_error", "from_result", "from_rpc_error", "is_failure"]
 
+# The enum's wrapper looks a name up each time, which counts when it is done for every result.
+_FIRST_FAILURE = FinishReason.Value("FINISH_REASON_CANCELLED")
+
 # google.rpc.Code by number.
 _CODE_NAMES: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
@@ -44,7 +47,7 @@ _RETRYABLE = frozenset(
 
 def is_failure(result: InferenceResult) -> bool:
     """Whether the request ended without success."""
-    return result.finish_reason >= FinishReason.FINISH_REASON_CANCELLED or result.HasField("error")
+    return result.finish_reason >= _FIRST_FAILURE or result.HasField("error")
 
 
 def from_result(result: InferenceResult, partial_text: str = "") -> BatchyardError:
