@@ -1,0 +1,304 @@
+"""What do an agent's messages mean to the core?
+
+Node messages become `NodeSpec`s and events. What breaks a rule of the protocol raises
+`SessionRefused`, which says what and where; numbers of enums that are not known never raise.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration as DurationProto
+
+from batchyard.v1 import node_service_pb2 as pb
+from batchyard.v1 import types_pb2
+from batchyard.wire.v1 import wire_pb2
+from scheduler_service.core.events import ItemEnd, ReportReceived, RunningItem
+from scheduler_service.core.outcomes import EngineMode, Reason
+from scheduler_service.core.types import (
+    SECOND,
+    BatchRules,
+    Duration,
+    EngineSpec,
+    ModelSpec,
+    NodeSpec,
+)
+from scheduler_service.rpc import status
+from scheduler_service.rpc.node_settings import OLDEST_PROTOCOL_VERSION, Identity
+
+MANAGED_LABEL: Final = "batchyard.managed"  # "true" on nodes that an autoscaler started
+ASSUMED_TOKENS: Final = 128  # of an output, where a profile gives the time of one token
+MESSAGE_CHARS: Final = 1024  # of an agent's words that are kept
+
+_NODE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}\Z")
+_MODES: Final = {
+    pb.ENGINE_MODE_STATIC: EngineMode.STATIC,
+    pb.ENGINE_MODE_CONTINUOUS: EngineMode.CONTINUOUS,
+}
+_REASONS: Final = {int(reason): reason for reason in Reason if reason is not Reason.NONE}
+_BY_CODE: Final = {  # google.rpc.Code: for reasons that this version does not know
+    1: Reason.CANCELLED_BY_CLIENT,
+    3: Reason.INVALID_ARGUMENT,
+    4: Reason.ENGINE_STALLED,
+    5: Reason.MODEL_NOT_FOUND,
+    7: Reason.PERMISSION_DENIED,
+    8: Reason.ENGINE_BUSY,
+    11: Reason.INVALID_ARGUMENT,
+    12: Reason.UNSUPPORTED_FEATURE,
+    14: Reason.ENGINE_UNAVAILABLE,
+}
+_BY_FINISH: Final = {  # of a result without an error
+    types_pb2.FINISH_REASON_STOP: Reason.NONE,
+    types_pb2.FINISH_REASON_LENGTH: Reason.NONE,
+    types_pb2.FINISH_REASON_TOOL_CALLS: Reason.NONE,
+    types_pb2.FINISH_REASON_CONTENT_FILTER: Reason.NONE,
+    types_pb2.FINISH_REASON_COMPLETE: Reason.NONE,
+    types_pb2.FINISH_REASON_CANCELLED: Reason.CANCELLED_BY_CLIENT,
+    types_pb2.FINISH_REASON_EXPIRED: Reason.DEADLINE_EXCEEDED,
+}
+
+Services = Mapping[tuple[str, str], Duration]  # by engine id and model
+
+
+class SessionRefused(Exception):
+    """The session cannot go on: the peer broke a rule. `reconnect`: a new one may do better."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        field: str = "",
+        metadata: Mapping[str, str] | None = None,
+        reconnect: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.error = status.error(reason, message, field=field, metadata=metadata)
+        self.reconnect = reconnect
+
+
+def violation(message: str, field: str = "") -> SessionRefused:
+    """The peer broke the protocol in the midst of its work; its next session may keep to it."""
+    return SessionRefused(Reason.PROTOCOL_VIOLATION, message, field=field, reconnect=True)
+
+
+def _invalid(field: str, must: str) -> SessionRefused:
+    return SessionRefused(Reason.INVALID_ARGUMENT, f"{field} {must}", field=field)
+
+
+def check_hello(hello: pb.Hello, identity: Identity) -> None:
+    """Whether this agent can be talked to at all.
+
+    Raises:
+        SessionRefused: it cannot, and why.
+    """
+    if not _NODE_ID.match(hello.node_id):
+        raise _invalid("hello.node_id", "must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -")
+    if not 1 <= len(hello.boot_id) <= 64:
+        raise _invalid("hello.boot_id", "must have 1 to 64 characters, new ones at each start")
+    if hello.protocol_version < OLDEST_PROTOCOL_VERSION:
+        raise SessionRefused(
+            Reason.UNSUPPORTED_FEATURE,
+            f"the agent speaks protocol version {hello.protocol_version}, the oldest that is "
+            f"understood here is {OLDEST_PROTOCOL_VERSION}: update the agent",
+            field="hello.protocol_version",
+            metadata={"feature": f"protocol_version {OLDEST_PROTOCOL_VERSION}"},
+        )
+    if hello.cluster_id == identity.cluster_id and hello.highest_term > identity.term:
+        raise SessionRefused(
+            Reason.STALE_TERM,
+            f"this scheduler's term {identity.term} is over: the agent has seen "
+            f"{hello.highest_term}; dial the newer scheduler",
+            metadata={"term": str(hello.highest_term)},
+            reconnect=True,
+        )
+
+
+def running_items(hello: pb.Hello) -> list[RunningItem]:
+    """What a (re)connecting agent still holds."""
+    finished = pb.ITEM_STATE_FINISHED
+    return [RunningItem(i.dispatch_id, i.state == finished) for i in hello.running_items]
+
+
+def node_spec(
+    descriptor: pb.NodeDescriptor, report: pb.NodeReport | None, *, path: str = "descriptor"
+) -> NodeSpec:
+    """The node as the core sees it; health and loaded models as in its last report.
+
+    Raises:
+        SessionRefused: a field is not what the protocol says it is.
+    """
+    if not descriptor.engines:
+        raise _invalid(f"{path}.engines", "is empty: a node has at least one engine")
+    loads = {load.engine_id: load for load in report.engines} if report is not None else {}
+    engines = tuple(
+        _engine(engine, loads.get(engine.engine_id), f"{path}.engines[{index}]")
+        for index, engine in enumerate(descriptor.engines)
+    )
+    ids = [engine.engine_id for engine in engines]
+    if len(set(ids)) < len(ids):
+        raise _invalid(f"{path}.engines", f"name an engine id twice: {', '.join(sorted(ids))}")
+    return NodeSpec(
+        engines=engines,
+        role=descriptor.role or "primary",
+        task_types=tuple(descriptor.task_types),
+        managed=descriptor.labels.get(MANAGED_LABEL) == "true",
+        labels=dict(descriptor.labels),
+    )
+
+
+def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) -> EngineSpec:
+    if not 1 <= len(engine.engine_id) <= 64:
+        raise _invalid(f"{path}.engine_id", "must have 1 to 64 characters")
+    mode = _MODES.get(engine.mode)
+    if mode is None:
+        raise _invalid(
+            f"{path}.mode",
+            f"must be ENGINE_MODE_STATIC or ENGINE_MODE_CONTINUOUS; {engine.mode} is neither",
+        )
+    if engine.slots < 1:
+        raise _invalid(f"{path}.slots", "must be at least 1")
+    inactive = set(_inactive(load)) if load is not None else set()
+    services = _services(engine, load)
+    models = []
+    for index, model in enumerate(engine.models):
+        if not 1 <= len(model.model) <= 256:
+            raise _invalid(f"{path}.models[{index}].model", "must have 1 to 256 characters")
+        models.append(_model(model, inactive, services.get(model.model, 0)))
+    names = [model.model for model in models]
+    if len(set(names)) < len(names):
+        raise _invalid(f"{path}.models", f"name a model twice: {', '.join(sorted(names))}")
+    return EngineSpec(
+        engine_id=engine.engine_id,
+        mode=mode,
+        slots=engine.slots,
+        max_batch_size=engine.max_batch_size,
+        look_ahead=engine.look_ahead,
+        rules=_rules(engine.batch_key, f"{path}.batch_key"),
+        models=tuple(models),
+        healthy=load is None or not _unhealthy(load),
+    )
+
+
+def _model(model: pb.ModelDescriptor, inactive: set[str], service: Duration) -> ModelSpec:
+    return ModelSpec(
+        model=model.model,
+        base_model=model.base_model,
+        context_length=model.context_length,
+        max_concurrency=model.max_concurrency,
+        resumable=model.resumable,
+        streaming=model.streaming,
+        task_types=tuple(model.task_types),
+        active=model.model not in inactive,
+        configured_service=service,
+    )
+
+
+def _rules(rules: pb.BatchKeyRules, path: str) -> BatchRules:
+    ratio = rules.max_length_ratio
+    if not math.isfinite(ratio) or (ratio != 0 and ratio < 1):
+        raise _invalid(f"{path}.max_length_ratio", "must be 1 or more, or 0 for no limit")
+    return BatchRules(equal=tuple(rules.equal), max_length_ratio=ratio, max_tokens=rules.max_tokens)
+
+
+def _unhealthy(load: pb.EngineLoad) -> str:
+    """Why it cannot serve; empty: it can, or does not say."""
+    if load.health in (pb.ENGINE_HEALTH_SERVING, pb.ENGINE_HEALTH_UNSPECIFIED):
+        return ""
+    if load.message:
+        return load.message[:MESSAGE_CHARS]
+    known = pb.EngineHealth.DESCRIPTOR.values_by_number.get(load.health)
+    return known.name.removeprefix("ENGINE_HEALTH_").lower() if known else f"health {load.health}"
+
+
+def _inactive(load: pb.EngineLoad) -> list[str]:
+    """Models that are not served now. One whose state is not said is."""
+    served = (types_pb2.MODEL_STATE_UNSPECIFIED, types_pb2.MODEL_STATE_ACTIVE)
+    return [model.model for model in load.models if model.state not in served]
+
+
+def _services(engine: pb.EngineDescriptor, load: pb.EngineLoad | None) -> dict[str, Duration]:
+    """Mean service time of a lone request by the models' profiles, where they have one."""
+    per_token = engine.mode == pb.ENGINE_MODE_CONTINUOUS
+    found = {}
+    for model in load.models if load is not None else ():
+        points = model.profile.points
+        if points:
+            mean = nanoseconds(points[0].time)
+            found[model.model] = mean * ASSUMED_TOKENS if per_token else mean
+    return found
+
+
+def services(descriptor: pb.NodeDescriptor, report: pb.NodeReport) -> Services:
+    """Service times by the profiles in a report."""
+    loads = {load.engine_id: load for load in report.engines}
+    return {
+        (engine.engine_id, model): service
+        for engine in descriptor.engines
+        for model, service in _services(engine, loads.get(engine.engine_id)).items()
+    }
+
+
+def report_event(node_id: str, epoch: int, report: pb.NodeReport) -> ReportReceived:
+    """What really runs, and what cannot serve."""
+    event = ReportReceived(node_id, epoch, report.items_received, {})
+    for load in report.engines:
+        held = event.held.setdefault(load.engine_id, [])
+        held.extend(load.running_dispatch_ids)
+        held.extend(load.waiting_dispatch_ids)
+        why = _unhealthy(load)
+        if why:
+            event.unhealthy[load.engine_id] = why
+        inactive = _inactive(load)
+        if inactive:
+            event.inactive_models[load.engine_id] = inactive
+    return event
+
+
+def credit_totals(totals: Iterable[pb.Credit]) -> list[tuple[str, int, int | None]]:
+    """Running totals by engine id."""
+    return [
+        (c.engine_id, c.total_inputs, c.total_tokens if c.HasField("total_tokens") else None)
+        for c in totals
+    ]
+
+
+def running_ids(updates: Iterable[pb.ItemUpdate]) -> list[int]:
+    """Items that an engine began."""
+    begun = (pb.ITEM_STATE_RUNNING, pb.ITEM_STATE_FIRST_TOKEN)
+    return [update.dispatch_id for update in updates if update.state in begun]
+
+
+def item_end(result: wire_pb2.PackedItemResult) -> ItemEnd:
+    """One item's end. What is not known to be an answer is an engine's error."""
+    end = ItemEnd(result.dispatch_id, payload=result, refused=result.refused)
+    end.output_tokens = result.usage.output_tokens
+    if result.HasField("error"):
+        error = result.error
+        end.reason = _reason(error, result.finish_reason)
+        end.message = error.message[:MESSAGE_CHARS]
+        end.metadata = dict(error.metadata)
+    else:
+        end.reason = _BY_FINISH.get(result.finish_reason, Reason.ENGINE_ERROR)
+        if end.refused and end.reason in (Reason.NONE, Reason.ENGINE_ERROR):
+            end.reason = Reason.ENGINE_BUSY
+        if end.reason is not Reason.NONE:
+            end.message = f"its node gave no error; its finish reason is {result.finish_reason}"
+    return end
+
+
+def _reason(error: types_pb2.Error, finish: int) -> Reason:
+    known = _REASONS.get(error.reason)
+    if known is not None:
+        return known
+    if finish == types_pb2.FINISH_REASON_EXPIRED:
+        return Reason.DEADLINE_EXCEEDED
+    return _BY_CODE.get(error.code, Reason.ENGINE_ERROR)
+
+
+def nanoseconds(duration: DurationProto) -> Duration:
+    """A length from the wire, at least 0."""
+    return max(0, duration.seconds * SECOND + duration.nanos)

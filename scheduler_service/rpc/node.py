@@ -1,0 +1,226 @@
+"""How do node agents talk to the core? `NodeService.Connect`: one stream is one session.
+
+Each stream has one reader and one writer (`node_reader.py`, `node_writer.py`); neither ever waits
+for the other, for the core or for another stream.
+
+A session begins with a Hello that holds and ends once, whatever ends it: the agent half-closes,
+its connection breaks, it breaks a rule, or the core closes it. From that moment on it is in no
+table, the core knows (`SessionBroken`), and what its stream still brings is not read. The stream
+itself ends when its Goodbye is out, or its connection gone: gRPC ends no stream before a peer that
+does not read has taken what was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc
+
+from batchyard.v1 import types_pb2
+from scheduler_service.clock import Clock
+from scheduler_service.core.events import Event, SessionBroken
+from scheduler_service.core.outcomes import Reason
+from scheduler_service.core.relay import Relay
+from scheduler_service.rpc import status
+from scheduler_service.rpc.convert_node import SessionRefused, violation
+from scheduler_service.rpc.node_reader import NodeReader
+from scheduler_service.rpc.node_settings import Identity, NodePortSettings
+from scheduler_service.rpc.node_writer import AgentSession
+from scheduler_service.rpc.ports import NodeSession, Tracer
+
+log = logging.getLogger(__name__)
+
+SERVICE: Final = "batchyard.v1.NodeService"
+METHOD: Final = "Connect"
+CLOSE_S: Final = 1.0  # for streams to end when the port closes
+PART_S: Final = 0.5  # for an agent to close its side after a goodbye
+CANCEL_S: Final = 0.05  # for gRPC to say that a stream ended by a broken connection
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class NodePort:
+    """The node-facing service. `sessions` is shared with the effects."""
+
+    def __init__(
+        self,
+        *,
+        driver_post: Callable[[Event], None],
+        relay: Callable[[], Relay],
+        sessions: dict[tuple[str, int], NodeSession],
+        settings: NodePortSettings,
+        identity: Identity,
+        clock: Clock,
+        tracer: Tracer,
+        version: str,
+    ) -> None:
+        self.post = driver_post
+        self.relay = relay
+        self.sessions = sessions
+        self.settings = settings
+        self.identity = identity
+        self.clock = clock
+        self.tracer = tracer
+        self.version = version
+        self.faults = 0  # exceptions caught: of sinks, and of our own
+        self._told: set[str] = set()
+        self._streams: dict[_Stream, asyncio.Task[Any]] = {}
+        self._closed: tuple[types_pb2.Error, bool] | None = None
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """What a server is to be given. Messages stay bytes: this port parses them itself."""
+        method: Any = grpc.stream_stream_rpc_method_handler(self._connect)
+        return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+
+    def session(self, node_id: str, epoch: int) -> AgentSession | None:
+        """An open session, for operators."""
+        found = self.sessions.get((node_id, epoch))
+        return found if isinstance(found, AgentSession) else None
+
+    def register(self, session: AgentSession) -> None:
+        """It has said hello: commands for it may come."""
+        self.sessions[session.node_id, session.epoch] = session
+        log.info("session %x of node %s at %s", session.epoch, session.node_id, session.peer)
+
+    def unregister(self, session: AgentSession, *, goodbye: bool) -> None:
+        """It is over."""
+        self.sessions.pop((session.node_id, session.epoch), None)
+        self.post(SessionBroken(session.node_id, session.epoch, goodbye))
+        log.info("session %x of node %s has ended", session.epoch, session.node_id)
+
+    def fault(self, what: str, error: Exception) -> None:
+        """Count an exception that nothing may stop for, and tell the first of its kind in full."""
+        self.faults += 1
+        if what not in self._told:
+            self._told.add(what)
+            log.error("%s; further such faults are only counted", what, exc_info=error)
+
+    async def close(self, reason: Reason, message: str, *, reconnect: bool) -> None:
+        """Say goodbye to every agent, and to those that dial from now on.
+
+        Returns when all streams have ended, at the latest after `CLOSE_S`.
+        """
+        error = status.error(reason, message)
+        self._closed = (error, reconnect)
+        tasks = list(self._streams.values())
+        for stream in list(self._streams):
+            stream.session.say_goodbye(error, reconnect=reconnect)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_S)
+
+    async def _connect(self, _requests: object, context: Context) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        stream = _Stream(self, context)
+        self._streams[stream] = task
+        try:
+            if self._closed is not None:
+                stream.session.say_goodbye(self._closed[0], reconnect=self._closed[1])
+            await stream.serve()
+        finally:
+            del self._streams[stream]
+
+    def holder(self, newcomer: AgentSession) -> str:
+        """Address of the agent that has the newcomer's node id."""
+        for (node_id, epoch), held in self.sessions.items():
+            if node_id == newcomer.node_id and epoch != newcomer.epoch:
+                return held.peer if isinstance(held, AgentSession) else "an unknown address"
+        return "an agent that has just left"
+
+
+class _Stream:
+    """One stream, from its first message to its end."""
+
+    def __init__(self, port: NodePort, context: Context) -> None:
+        self._port = port
+        self._context = context
+        self.session = AgentSession(
+            settings=port.settings,
+            identity=port.identity,
+            clock=port.clock,
+            tracer=port.tracer,
+            relay=port.relay,
+            version=port.version,
+            peer=context.peer(),
+            on_close=self._on_close,
+        )
+        self._reader = NodeReader(port, self.session)
+        self._left = False  # the agent half-closed
+        self._ended = False
+
+    async def serve(self) -> None:
+        """Read and write until the stream is over."""
+        reader = asyncio.create_task(self._read(), name="node session reader")
+        writer = asyncio.create_task(self.session.run(self._context.write), name="node writer")
+        wait_s = self._port.settings.hello_timeout / 1e9
+        alarm = asyncio.get_running_loop().call_later(wait_s, self._miss_hello)
+        try:
+            await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+            if self.session.closing:
+                await asyncio.wait((writer,))
+                # Were the stream ended at once, a write of the agent might fail before it reads
+                # the goodbye, which gRPC then withholds from it.
+                await asyncio.wait((reader,), timeout=PART_S)
+            self._end()
+            if reader.done() or writer.exception() is not None:
+                # The peer went. If its connection broke, gRPC cancels this now; to return before
+                # that would have gRPC fail to send a status, and log so.
+                await asyncio.sleep(CANCEL_S)
+        finally:
+            self._end()
+            alarm.cancel()
+            reader.cancel()
+            writer.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+
+    async def _read(self) -> None:
+        """Take in messages until the peer ends; what comes after a goodbye is thrown away."""
+        session = self.session
+        try:
+            while True:
+                data: Any = await self._context.read()
+                if data is grpc.aio.EOF:
+                    self._left = True
+                    return
+                if not session.closing:
+                    self._take(data)
+        except (grpc.aio.BaseError, asyncio.InvalidStateError) as broken:
+            log.debug("the stream of %s broke: %r", session.peer, broken)
+
+    def _take(self, data: bytes) -> None:
+        """Handle one message. Nothing in it stops the reader but a broken rule."""
+        try:
+            self._reader.take(data)
+        except SessionRefused as refusal:
+            self._refuse(refusal)
+        except Exception as error:  # ours: the node's other messages go on
+            self._port.fault("a node's message was not handled", error)
+
+    def _miss_hello(self) -> None:
+        if not self.session.epoch:
+            self._refuse(violation("no hello came; it is the first message of a stream", "hello"))
+
+    def _refuse(self, refusal: SessionRefused) -> None:
+        name, peer = self.session.node_id or "without a name", self.session.peer
+        log.warning("the agent %s at %s is turned away: %s", name, peer, refusal)
+        self.session.say_goodbye(refusal.error, reconnect=refusal.reconnect)
+
+    def _on_close(self, error: types_pb2.Error | None) -> None:
+        """The goodbye is about to be sent."""
+        session = self.session
+        if error is not None and error.reason == types_pb2.ERROR_REASON_NODE_ID_IN_USE:
+            holder = self._port.holder(session)
+            log.warning(
+                "node id %s: refused to %s, held by %s", session.node_id, session.peer, holder
+            )
+        self._end()
+
+    def _end(self) -> None:
+        """The session is over; the core hears of it, once."""
+        if not self._ended:
+            self._ended = True
+            if self.session.epoch:
+                self._port.unregister(self.session, goodbye=self._left and self.session.drained)
