@@ -23,7 +23,7 @@ from node_agent.engine_care import EngineCare
 from node_agent.engines.interface import EngineError, Result
 from node_agent.rpc import durations
 from node_agent.rpc.convert import Payload
-from node_agent.rpc.errors import reason_value
+from node_agent.rpc.errors import finish_reason_name, reason_value
 from node_agent.rpc.outbox import Outbox
 from node_agent.rpc.results import item_result
 from node_agent.telemetry.spans import SpanTracer
@@ -245,7 +245,7 @@ def _log_result(held: Held, result: node.ItemResult) -> None:
         "attempt": held.item.attempt,
         "model": held.item.model,
         "engine_id": held.engine_id,
-        "reason": types.FinishReason.Name(result.finish_reason),
+        "reason": finish_reason_name(result.finish_reason),
         "duration_ms": durations.to_ns(result.timings.total) // 1_000_000,
     }
     log.debug("item finished", extra=fields)

@@ -61,6 +61,15 @@ def reason_name(reason: int) -> str:
         return f"UNKNOWN_{reason}"
 
 
+def finish_reason_name(finish_reason: int) -> str:
+    """The name in lower case without its prefix. Unknown numbers get a name, too."""
+    try:
+        name = types.FinishReason.Name(finish_reason)
+    except ValueError:
+        return f"unknown_{finish_reason}"
+    return name.removeprefix("FINISH_REASON_").lower()
+
+
 def reason_value(name: str) -> types.ErrorReason:
     """The number of a name without its prefix; what has no number is INTERNAL."""
     if name.startswith("UNKNOWN_"):

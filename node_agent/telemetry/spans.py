@@ -23,7 +23,7 @@ from node_agent import clock
 from node_agent.core import Held
 from node_agent.rpc import durations
 from node_agent.rpc.convert import Payload
-from node_agent.rpc.errors import reason_name
+from node_agent.rpc.errors import finish_reason_name, reason_name
 from node_agent.telemetry import names
 
 if TYPE_CHECKING:
@@ -179,7 +179,9 @@ class _SpanMaker:
         self._ids.plan(seed.engine_span_id)
         name = f"engine {seed.operation} {seed.model}"
         span = self._start(name, SpanKind.CLIENT, _under(parent), from_ns, attributes)
-        span.set_attribute(names.GEN_AI_RESPONSE_FINISH_REASONS, [_finish_reason(self._result)])
+        span.set_attribute(
+            names.GEN_AI_RESPONSE_FINISH_REASONS, [finish_reason_name(self._result.finish_reason)]
+        )
         usage = self._result.usage
         for attribute, value in _usage(usage, "input_tokens", "output_tokens").items():
             span.set_attribute(attribute, value)
@@ -291,14 +293,6 @@ USAGE = {
 
 def _usage(usage: types.Usage, *fields: str) -> Attributes:
     return {USAGE[f]: getattr(usage, f) for f in fields if usage.HasField(f)}
-
-
-def _finish_reason(result: node.ItemResult) -> str:
-    try:
-        name = types.FinishReason.Name(result.finish_reason)
-    except ValueError:
-        return f"unknown_{result.finish_reason}"
-    return name.removeprefix("FINISH_REASON_").lower()
 
 
 def _under(parent: Span) -> Context:

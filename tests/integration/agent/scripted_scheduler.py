@@ -102,11 +102,18 @@ class ScriptedSession:
 
     async def until(self, condition: Callable[[], Any], what: str = "") -> Any:
         """Wait until the condition holds, looking after each message."""
-        async with asyncio.timeout(WAIT_S):
-            while not (found := condition()):
-                self._changed.clear()
-                await self._changed.wait()
-        assert found, what
+        found: Any = None
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while not (found := condition()):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            tail = "\n".join(str(message) for message in self.messages[-3:])
+            raise AssertionError(
+                f"waited in vain{what and f' for {what}'}; closed: {self.closed}, "
+                f"{len(self.messages)} messages, the last ones:\n{tail}"
+            ) from None
         return found
 
     def take(self, message: node.ConnectRequest) -> None:

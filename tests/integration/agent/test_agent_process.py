@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
+import queue
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
 
 from batchyard.v1 import node_service_pb2 as node
 from batchyard.v1 import types_pb2 as types
@@ -60,7 +67,8 @@ async def spawn(scheduler: ScriptedScheduler) -> AsyncIterator[Spawn]:
     for process in processes:
         if process.returncode is None:
             process.kill()
-            await process.communicate()
+            _, errors = await process.communicate()
+            sys.stderr.write(f"the agent was still there; it had said:\n{errors.decode()}\n")
 
 
 def simulated(**options: object) -> list[str]:
@@ -96,7 +104,7 @@ async def test_sigterm_finishes_running_work_and_exits_with_0(
     code, errors = await agent.end()
     assert code == 0
     assert not [word for word in BAD_WORDS if word in errors], errors
-    events = [json.loads(line)["event"] for line in errors.splitlines()]
+    events = [json.loads(line).get("event") for line in errors.splitlines()]
     assert events[0] == "config_loaded"
     assert {"session_up", "engine_ready", "drain", "node_drained"} <= set(events)
 
@@ -144,6 +152,64 @@ async def test_a_node_id_in_use_exits_with_3(scheduler: ScriptedScheduler, spawn
     code, errors = await agent.end()
     assert code == 3
     assert not [word for word in BAD_WORDS if word in errors], errors
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Receives spans as OTLP over HTTP."""
+
+    spans: ClassVar[queue.Queue[trace_pb2.Span]] = queue.Queue()
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        for resource in trace_service_pb2.ExportTraceServiceRequest.FromString(body).resource_spans:
+            names = {a.key: a.value.string_value for a in resource.resource.attributes}
+            assert names["service.name"] == "batchyard-agent"
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    self.spans.put(span)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+async def test_spans_of_sampled_items_arrive_over_otlp_and_of_others_none(
+    scheduler: ScriptedScheduler, spawn: Spawn
+) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        agent = await spawn(*simulated(slots=2), OTEL_EXPORTER_OTLP_ENDPOINT=url)
+        session = await scheduler.session()
+        await session.until(lambda: session.credits.get("simulated") == 2)
+        yes = types.TraceContext(traceparent=f"00-{'ab' * 16}-{'cd' * 8}-01")
+        no = types.TraceContext(traceparent=f"00-{'ef' * 16}-{'cd' * 8}-00")
+        session.dispatch(text_item(1, trace=yes), text_item(2, trace=no))
+        await session.until(lambda: len(session.results) == 2)
+        session.send(results_acked=2)
+        agent.process.send_signal(signal.SIGTERM)
+        assert (await agent.end())[0] == 0
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    spans: dict[str, trace_pb2.Span] = {}
+    while not Collector.spans.empty():
+        span = Collector.spans.get()
+        spans[span.name] = span
+    assert set(spans) == {
+        "process simulated",
+        "engine text_completion simulated",
+        "prefill",
+        "decode",
+    }
+    assert {span.trace_id.hex() for span in spans.values()} == {"ab" * 16}
+    assert spans["process simulated"].parent_span_id.hex() == "cd" * 8
 
 
 async def test_an_unreachable_collector_does_not_hold_up_the_exit(
