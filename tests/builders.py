@@ -485,6 +485,7 @@ class World:
         if agent is None or agent.epoch != command.epoch:
             return  # a stream that has ended
         if isinstance(command, cmd.WelcomeNode):
+            self.agents[agent.node_id] = agent
             agent.abandon(command.abandon)
             self.later(lambda: self.step(agent.credits()))
         elif isinstance(command, cmd.CancelAttempts):

@@ -102,9 +102,11 @@ class Relay:
 
     def open(self, dispatch_id: int, output: Output, attempt: Any, *, sole: bool) -> None:
         """Let `dispatch_id` speak. `sole`: it is the only live attempt, so it holds the output;
-        else the first of them to speak will.
+        else the first of them to speak will, or has done so already.
         """
-        output.speaker = dispatch_id if sole else 0
+        holder = None if sole else self.lanes.get(output.speaker)
+        if holder is None or not holder.spoke:
+            output.speaker = dispatch_id if sole else 0
         self.lanes[dispatch_id] = Lane(dispatch_id, output, attempt, self.fresh)
 
     def revoke(self, dispatch_id: int) -> None:
