@@ -13,6 +13,7 @@ import pytest
 
 from tests.tidy.source_tree import ROOT
 
+SERVER = {"scheduler_service", "node_agent", "service_kit"}
 # Imports every module of the library (the command line is an extra) while all packages but the
 # named ones refuse to load, as on a machine that never installed them.
 IMPORT_ALL = """
@@ -51,7 +52,7 @@ def test_client_imports_with_its_own_dependencies_only() -> None:
         for package, owners in packages_distributions().items()
         if not kept & {normal(owner) for owner in owners}
     }
-    blocked |= {"scheduler_service", "node_agent"}
+    blocked |= SERVER
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, *sorted(blocked)], capture_output=True, text=True
     )
@@ -59,16 +60,13 @@ def test_client_imports_with_its_own_dependencies_only() -> None:
 
 
 @pytest.mark.slow
-def test_wheel_holds_the_three_parts_and_their_types(tmp_path: Path) -> None:
+def test_wheel_holds_library_services_and_types(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
-        "batchyard",
-        "node_agent",
-        "scheduler_service",
-    }
+    packages = {name.partition("/")[0] for name in names if ".dist-info" not in name}
+    assert packages == {"batchyard"} | SERVER
     assert {"batchyard/py.typed", "batchyard/v1/types_pb2.pyi"} <= names
     assert not [name for name in names if "__pycache__" in name or "test" in name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from typing import Any
 
 import pytest
@@ -27,6 +28,16 @@ def test_images_are_targets_of_the_dockerfile() -> None:
     built = [service["build"]["target"] for service in services().values() if "build" in service]
     assert len(built) == 3
     assert set(built) <= set(targets)
+
+
+def test_image_is_built_from_every_package_of_the_wheel() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    kept = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        top = package.partition("/")[0]
+        assert f"COPY {top} {top}\n" in dockerfile
+        assert f"!{top}" in kept
 
 
 def test_mounted_files_exist() -> None:
