@@ -14,8 +14,9 @@ SLOTS = 4
 THREADS_MAX = 4
 # Sooner than in production, so that one can watch it.
 SCALE_IN_IDLE = "15s"
-# Within the tree's own bound for a draining agent.
+# Within the bounds that the tree sets for an agent and for the scheduler.
 DRAIN_GRACE = "8s"
+SHUTDOWN_GRACE = "2s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def write(
 
 def scheduler_config(agent_file: Path, autoscale: tuple[int, int] | None) -> dict[str, Any]:
     """The defaults, and with `autoscale` (fewest, most) an actuator that starts processes here."""
-    config: dict[str, Any] = {"version": 1}
+    config: dict[str, Any] = {"version": 1, "shutdown_grace": SHUTDOWN_GRACE}
     if autoscale is not None:
         config["autoscale"] = {
             "enabled": True,
