@@ -142,7 +142,7 @@ class App:
                 return self._sent_away(link.result())
             waiting -= done
             if starting.result():
-                self._say(f"batchyard agent {self.node_id}: no engine can serve; exiting")
+                log.error("no engine can serve", extra={"event": "no_engine"})
                 return EXIT_FAILURE
 
     async def _all_failed(self, starts: list[asyncio.Task[None]]) -> bool:
@@ -152,11 +152,11 @@ class App:
     def _sent_away(self, end: SessionEnd) -> int:
         fields = {"event": "session_ended", "node_id": self.node_id, "reason": end.reason}
         if end.reason == "NODE_ID_IN_USE":
-            log.error("node id is in use", extra=fields)
-            self._say(
-                f"batchyard agent: the node id {self.node_id!r} is in use by another live agent "
-                f"({end.why}). Give this one its own: --node-id ID, or node_id in agent.yaml."
+            text = (
+                "the node id %r is in use by another live agent (%s); "
+                "give this one its own: --node-id ID, or node_id in agent.yaml"
             )
+            log.error(text, self.node_id, end.why, extra=fields)
             return EXIT_ID_IN_USE
         log.info("%s", end.why, extra=fields)
         return EXIT_FAILURE if end.reason else EXIT_OK
@@ -255,13 +255,18 @@ class App:
     def on_signal(self, number: signal.Signals) -> None:
         """The first signal drains, any later one ends the drain now."""
         self._signals += 1
-        grace_s = self._config.drain_grace if self._signals == 1 else 0.0
-        fields = {"event": "drain", "signal": number.name, "grace_ms": int(grace_s * 1000)}
+        self._drain(self._config.drain_grace if self._signals == 1 else 0.0, number.name)
+
+    def on_parent_gone(self) -> None:
+        """Nobody is left to look after this process: go, now."""
+        self._drain(0.0, "parent gone")
+
+    def _drain(self, grace_s: float, reason: str) -> None:
+        fields = {"event": "drain", "reason": reason, "grace_ms": int(grace_s * 1000)}
         log.info("draining", extra=fields)
+        grace_ns = int(grace_s * 1e9)
         self.driver.post(
-            ev.DrainRequested(
-                grace_ns=int(grace_s * 1e9), own=True, terminate=True, reason=number.name
-            )
+            ev.DrainRequested(grace_ns=grace_ns, own=True, terminate=True, reason=reason)
         )
 
 

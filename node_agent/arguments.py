@@ -22,6 +22,7 @@ class Arguments:
     config: Path | None
     flags: dict[str, Any]  # nested, as in the file
     check: bool
+    exit_with_stdin: bool
 
 
 def parse(argv: list[str] | None = None) -> Arguments:
@@ -43,7 +44,9 @@ def parse(argv: list[str] | None = None) -> Arguments:
         _put(flags, name.split("."), value)
     check = options.check_config
     config = check if isinstance(check, Path) else options.config
-    return Arguments(config=config, flags=flags, check=bool(check))
+    return Arguments(
+        config=config, flags=flags, check=bool(check), exit_with_stdin=options.exit_with_stdin
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--set", action=_AddSetting, default=[], metavar="KEY=VALUE",
         help="any key of the file, dotted; the value is YAML")  # fmt: skip
     add("--check-config", nargs="?", const=True, type=Path, metavar="FILE",
-        help="check the configuration (of FILE) and exit: 0 good, 2 not")  # fmt: skip
+        help="check the configuration (of FILE) and exit: 0 good, 1 not")  # fmt: skip
+    add("--exit-with-stdin", action="store_true",
+        help="exit when standard input closes, so that no orphan stays behind")  # fmt: skip
     return parser
 
 

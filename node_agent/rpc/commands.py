@@ -10,7 +10,7 @@ from batchyard.v1 import types_pb2 as types
 from node_agent.core import events as ev
 from node_agent.driver import Driver
 from node_agent.rpc.errors import error
-from node_agent.telemetry import logs
+from service_kit import logs
 
 
 class Commands:

@@ -56,6 +56,7 @@ async def spawn(scheduler: ScriptedScheduler) -> AsyncIterator[Spawn]:
             *(sys.executable, "-X", "dev", "-m", "node_agent"),
             *("--scheduler", scheduler.address, "--node-id", "p1", "--log-format", "json"),
             *arguments,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "HOME": "/nowhere", **environ},
@@ -142,15 +143,30 @@ async def test_an_agent_without_a_scheduler_exits_on_a_signal(spawn: Spawn) -> N
     assert not [word for word in BAD_WORDS if word in errors], errors
 
 
+async def test_an_agent_told_so_exits_when_its_parent_is_gone(
+    scheduler: ScriptedScheduler, spawn: Spawn
+) -> None:
+    agent = await spawn(*simulated(), "--exit-with-stdin")
+    session = await scheduler.session()
+    await session.until(lambda: session.credits.get("simulated"))
+    session.dispatch(text_item(1, "[[stall]]"))
+    await session.until(lambda: any(m.updates for m in session.messages))
+    assert agent.process.stdin is not None
+    agent.process.stdin.close()
+    assert (await session.until(lambda: session.result(1))).refused
+    session.send(results_acked=1)
+    assert (await agent.end())[0] == 0
+
+
 async def test_a_node_id_in_use_exits_with_3(scheduler: ScriptedScheduler, spawn: Spawn) -> None:
     """Behaviour 52."""
     agent = await spawn(*simulated())
     session = await scheduler.session(welcome=False)
     error = types.Error(reason=types.ERROR_REASON_NODE_ID_IN_USE, message="alive elsewhere")
     session.send(goodbye=node.Goodbye(error=error))
-    assert "'p1' is in use" in await agent.line()
     code, errors = await agent.end()
     assert code == 3
+    assert "'p1' is in use" in errors
     assert not [word for word in BAD_WORDS if word in errors], errors
 
 

@@ -262,7 +262,7 @@ async def test_a_scheduler_of_a_lower_term_is_refused_and_a_newer_one_gets_all(
 
 
 async def test_a_node_id_in_use_ends_the_agent_with_3_and_says_what_to_do(
-    scheduler: ScriptedScheduler, start_agent: StartAgent
+    scheduler: ScriptedScheduler, start_agent: StartAgent, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Behaviour 52: the second agent of one id is refused and exits non-zero."""
     agent = await start_agent()
@@ -270,8 +270,8 @@ async def test_a_node_id_in_use_ends_the_agent_with_3_and_says_what_to_do(
     error = types.Error(reason=types.ERROR_REASON_NODE_ID_IN_USE, message="held by 10.0.0.1")
     session.send(goodbye=node.Goodbye(error=error))
     assert await agent.exit_code() == 3
-    assert "'n1' is in use" in agent.lines[-1]
-    assert "--node-id" in agent.lines[-1]
+    assert "'n1' is in use by another live agent (held by 10.0.0.1)" in caplog.text
+    assert "--node-id" in caplog.text
 
 
 async def test_a_goodbye_without_a_time_stops_the_agent(

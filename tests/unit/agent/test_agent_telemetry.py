@@ -21,8 +21,9 @@ from node_agent.core import Held, Item, ItemState, Outcome, OutcomeKind
 from node_agent.engines import interface as engines
 from node_agent.rpc.convert import Payload
 from node_agent.rpc.results import item_result
-from node_agent.telemetry import logs, setup
+from node_agent.telemetry import setup
 from node_agent.telemetry.spans import SpanTracer, operation_name
+from service_kit import logs
 
 TRACE_ID, PARENT_ID = "ab" * 16, "cd" * 8
 TRACE = types.TraceContext(traceparent=f"00-{TRACE_ID}-{PARENT_ID}-01")
