@@ -53,7 +53,8 @@ class Section(BaseModel):
 
 
 class ListenSection(Section):
-    """Where the scheduler listens. A port of 0 takes any that is free."""
+    """Where the scheduler listens. A port of 0 takes any that is free; the gRPC services may share
+    one."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to bind. Nothing authenticates or encrypts yet: others than loopback only inside a
@@ -276,8 +277,8 @@ class ReportSection(Section):
     window: PositiveDurationNs = 5 * MINUTE
     """What rates, averages, costs and the diagnosis look at, unless a caller asks for less."""
     events: PositiveCount = 10_000
-    """Events kept of the frequent kinds (submit, dispatch_batch, batch_finished), and as many of
-    all others."""
+    """Events kept of the kinds that every request may cause (submit, dispatch_batch,
+    batch_finished, rejected, cancelled, expired), and as many of all others."""
     finished_requests: PositiveCount = 10_000
     """Finished requests that can still be listed."""
 

@@ -30,13 +30,12 @@ def find(config: SchedulerConfig) -> Iterator[Finding]:
 
 
 def _ports(config: SchedulerConfig) -> Iterator[Finding]:
-    taken: dict[int, str] = {}
-    for name in ("http_port", "client_port", "node_port", "admin_port"):
-        port: int = getattr(config.listen, name)
-        if port and port in taken:
-            paths = (f"listen.{name}", f"listen.{taken[port]}")
-            yield Finding(paths, f"is {port}, as {taken[port]}: give each its own")
-        taken.setdefault(port, name)
+    """The gRPC services may share a port; HTTP cannot."""
+    listen = config.listen
+    for name in ("client_port", "node_port", "admin_port"):
+        if listen.http_port and listen.http_port == getattr(listen, name):
+            paths = ("listen.http_port", f"listen.{name}")
+            yield Finding(paths, f"is {listen.http_port}, as {name}: HTTP needs a port of its own")
 
 
 def _limits(config: SchedulerConfig) -> Iterator[Finding]:

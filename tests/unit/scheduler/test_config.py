@@ -101,7 +101,7 @@ policies: {order: agd, batch: {name: windowed, options: {longest_wai: 1s, margin
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("listen: {node_port: 7613}", "listen.admin_port: is 7613, as node_port"),
+        ("listen: {http_port: 7613}", "listen.http_port: is 7613, as admin_port"),
         ("limits: {max_request_bytes: 64MiB}", "not below max_message_bytes, which is 64MiB"),
         ("limits: {max_message_bytes: 2GiB}", "must be below 2GiB"),
         ("failover: {backoff_base: 3s}", "is longer than backoff_max"),
@@ -137,6 +137,11 @@ def test_flags_and_environment_must_be_whole(tmp_path: Path) -> None:
     assert 'flag "log.level": write it as section.key=value' in told
     assert "queue.max_bytes (flag): '[' is not YAML" in told
     assert 'logs (env BATCHYARD_SCHEDULER__LOGS): is no key here; did you mean "log"?' in told
+
+
+def test_the_grpc_services_may_share_a_port(tmp_path: Path) -> None:
+    listen = read(tmp_path, "listen: {client_port: 1, node_port: 1, admin_port: 1}").config.listen
+    assert listen.client_port == listen.node_port == listen.admin_port == 1
 
 
 def test_a_file_that_cannot_be_read_is_one_fault(tmp_path: Path) -> None:

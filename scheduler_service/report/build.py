@@ -1,0 +1,211 @@
+"""What does GetReport answer? Puts the whole report together, from views of the core's state."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Final
+
+from batchyard.v1 import report_pb2, types_pb2
+from scheduler_service.clock import Clock
+from scheduler_service.core.outcomes import Outcome
+from scheduler_service.core.state import State, Totals
+from scheduler_service.core.types import SECOND, Duration, Node
+from scheduler_service.driver import Driver
+from scheduler_service.eventlog import EventFilter, EventLog
+from scheduler_service.report import diagnosis, nodes, queues, texts
+from scheduler_service.report.diagnosis import Case, Thresholds
+from scheduler_service.report.events import EventWriter
+from scheduler_service.report.nodes import NodeWriter, Views
+from scheduler_service.report.requests import summary
+from scheduler_service.report.statistics import Cost, Statistics
+from scheduler_service.report.window import NodeFigures, Window
+from scheduler_service.rpc import status
+
+ROWS_MAX: Final = 1_000
+COSTS_MAX: Final = 100
+_HOUR_NS: Final = 3_600 * SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """What a caller asked for."""
+
+    window: Duration
+    language: texts.Language = "en"
+    nodes: bool = True
+    queues: bool = True
+    events: int = 50
+
+
+class ReportBuilder:
+    """Builds reports of one scheduler."""
+
+    def __init__(
+        self,
+        *,
+        driver: Driver,
+        statistics: Statistics,
+        eventlog: EventLog,
+        views: Views,
+        clock: Clock,
+        version: str,
+        thresholds: Thresholds | None = None,
+    ) -> None:
+        self.clock = clock
+        self.statistics = statistics
+        self.eventlog = eventlog
+        self.events = EventWriter(clock, eventlog.term)
+        self.nodes = NodeWriter(clock, views)
+        self._driver = driver
+        self._version = version
+        self._thresholds = thresholds or Thresholds()
+        self.pools = queues.PoolWriter(clock, self._thresholds.wait)
+
+    @property
+    def state(self) -> State:
+        """The core's, to be read only."""
+        return self._driver.scheduler.state
+
+    def window(self, length: Duration | None = None) -> Window:
+        """The window's figures; None: the longest there is."""
+        return Window(self.statistics, self.clock.now(), length or self.statistics.window)
+
+    def build(self, options: ReportOptions) -> report_pb2.Report:
+        """The report."""
+        state, window = self.state, self.window(options.window)
+        now = window.now
+        report = report_pb2.Report(
+            report_name=texts.REPORT_NAME[options.language],
+            generate_time=self.clock.timestamp(now),
+            window=status.duration(window.length),
+            queue_size=queues.queue_size(state.pools.values()),
+            oldest_wait=status.duration(queues.oldest_wait(state.pools.values(), now)),
+            totals=self._totals(self.statistics.totals()),
+            window_totals=_written(window.totals),
+            diagnosis=[diagnosis.write(f, options.language) for f in self._diagnose(window)],
+            pools=[self.pools.write(state, state.pools[m]) for m in sorted(state.pools)],
+            costs=self._costs(window),
+            slowest=[summary(request, now) for request in window.slowest()],
+            scheduler_version=self._version,
+            uptime=status.duration(now - self.statistics.started_at),
+        )
+        if options.nodes:
+            report.nodes.extend(self._rows(window))
+        if options.queues:
+            report.queues.extend(queues.queue_stats(state, window)[:ROWS_MAX])
+        newest = self.eventlog.newest(EventFilter())
+        chosen = [entry for entry, _ in zip(newest, range(options.events), strict=False)]
+        report.events.extend(self.events.write(entry) for entry in reversed(chosen))
+        return report
+
+    def node(self, node: Node, window: Window) -> report_pb2.Node:
+        """One node, whole."""
+        return self.nodes.write(
+            node, window.nodes.get(node.node_id, NodeFigures()), self._node_totals(node)
+        )
+
+    def _rows(self, window: Window) -> list[report_pb2.NodeSummary]:
+        shown = heapq.nsmallest(ROWS_MAX, self.state.nodes.values(), key=lambda n: n.node_id)
+        return [
+            nodes.summary(
+                node,
+                self.nodes.views(node.node_id, node.epoch),
+                window.nodes.get(node.node_id, NodeFigures()),
+                self._node_totals(node),
+                window.now,
+            )
+            for node in shown
+        ]
+
+    def _node_totals(self, node: Node) -> list[int]:
+        return self.statistics.node_totals.get(node.node_id, [0, 0])
+
+    def _totals(self, totals: Totals) -> report_pb2.Totals:
+        written = _written(totals)
+        written.input_tokens = self.statistics.input_tokens
+        return written
+
+    def _diagnose(self, window: Window) -> list[diagnosis.Finding]:
+        return diagnosis.diagnose(
+            Case(
+                window,
+                self._thresholds,
+                self.statistics.node_joined,
+                sum(node.alive for node in self.state.nodes.values()),
+                window.now - self.statistics.started_at,
+            )
+        )
+
+    def _costs(self, window: Window) -> list[report_pb2.CostLine]:
+        """By tenant, model and task type, dearest first."""
+        lines: dict[tuple[str, str, str], Cost] = {}
+        money: dict[tuple[str, str, str], types_pb2.Money | None] = {}
+        for (tenant, model, task_type, node_id), cost in window.costs.items():
+            key = (tenant, model, task_type)
+            line = lines.setdefault(key, Cost())
+            line.requests += cost.requests
+            line.slot_ns += cost.slot_ns
+            line.node_ns += cost.node_ns
+            line.output_tokens += cost.output_tokens
+            price = self._price(node_id, cost)
+            money[key] = _add(money[key], price) if key in money else price
+        dearest = heapq.nlargest(
+            COSTS_MAX, lines.items(), key=lambda pair: (pair[1].slot_ns, pair[0])
+        )
+        return [_cost_line(key, line, money[key]) for key, line in dearest]
+
+    def _price(self, node_id: str, cost: Cost) -> types_pb2.Money | None:
+        """Of work on a node; None: its price is unknown."""
+        node = self.state.nodes.get(node_id)
+        view = self.nodes.views(node_id, node.epoch) if node is not None else None
+        descriptor = view.descriptor if view is not None else None
+        if descriptor is None or not descriptor.HasField("price_per_hour"):
+            return None
+        price = descriptor.price_per_hour
+        micros = price.micros * cost.node_ns // _HOUR_NS
+        return types_pb2.Money(currency=price.currency, micros=micros)
+
+
+def _add(one: types_pb2.Money | None, other: types_pb2.Money | None) -> types_pb2.Money | None:
+    """The sum; None where one is unknown or the currencies differ."""
+    if one is None or other is None or one.currency != other.currency:
+        return None
+    return types_pb2.Money(currency=one.currency, micros=one.micros + other.micros)
+
+
+def _cost_line(
+    key: tuple[str, str, str], cost: Cost, money: types_pb2.Money | None
+) -> report_pb2.CostLine:
+    tenant, model, task_type = key
+    line = report_pb2.CostLine(
+        tenant=tenant,
+        model=model,
+        task_type=task_type,
+        requests=cost.requests,
+        slot_time=status.duration(cost.slot_ns),
+        node_hours=cost.node_ns / _HOUR_NS,
+        output_tokens=cost.output_tokens,
+    )
+    if money is not None:
+        line.cost.CopyFrom(money)
+    return line
+
+
+def _written(totals: Totals) -> report_pb2.Totals:
+    outcomes = totals.outcomes
+    return report_pb2.Totals(
+        received=totals.received,
+        succeeded=outcomes[Outcome.SUCCEEDED],
+        failed=outcomes[Outcome.FAILED],
+        rejected=outcomes[Outcome.REJECTED],
+        cancelled=outcomes[Outcome.CANCELLED],
+        expired=outcomes[Outcome.EXPIRED],
+        degraded=totals.degraded,
+        failovers=totals.failovers,
+        preemptions=totals.preemptions,
+        batches=totals.batches,
+        output_tokens=totals.output_tokens,
+        wasted_output_tokens=totals.wasted_output_tokens,
+        late_results=totals.late_results,
+    )
