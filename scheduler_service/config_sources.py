@@ -23,17 +23,6 @@ from scheduler_service.config_policies import did_you_mean
 ENV_PREFIX: Final = "BATCHYARD_SCHEDULER__"
 FILE_NAME: Final = "scheduler.yaml"
 ETC: Final = Path("/etc/batchyard")
-# Command line flags of their own for what is set most often: flag -> path.
-FLAGS: Final = {
-    "--listen-host": "listen.host",
-    "--client-port": "listen.client_port",
-    "--node-port": "listen.node_port",
-    "--admin-port": "listen.admin_port",
-    "--http-port": "listen.http_port",
-    "--state-dir": "state_dir",
-    "--log-level": "log.level",
-    "--log-format": "log.format",
-}
 
 
 class ConfigError(Exception):

@@ -59,7 +59,7 @@ class ReportBuilder:
         self.nodes = NodeWriter(clock, views)
         self._driver = driver
         self._version = version
-        self._thresholds = thresholds or Thresholds()
+        self._thresholds = thresholds or _of_autoscaler(self.state)
         self.pools = queues.PoolWriter(clock, self._thresholds.wait)
 
     @property
@@ -165,6 +165,16 @@ class ReportBuilder:
         price = descriptor.price_per_hour
         micros = price.micros * cost.node_ns // _HOUR_NS
         return types_pb2.Money(currency=price.currency, micros=micros)
+
+
+def _of_autoscaler(state: State) -> Thresholds:
+    """What the scaling rule calls long, and how far it may go."""
+    rule, limits, usual = state.policies.autoscale, state.settings.autoscale, Thresholds()
+    return Thresholds(
+        queue=getattr(rule, "queue", usual.queue),
+        wait=getattr(rule, "wait", usual.wait),
+        max_nodes=limits.max_nodes if limits.enabled else 0,
+    )
 
 
 def _add(one: types_pb2.Money | None, other: types_pb2.Money | None) -> types_pb2.Money | None:

@@ -122,7 +122,10 @@ class EventWriter:
             pool=entry.pool,
             count="1 request" if count == 1 else f"{count} requests",
         )
-        return _TEXT.get(entry.kind, entry.kind).format_map(known)
+        text = _TEXT.get(entry.kind, entry.kind).format_map(known)
+        if entry.kind == records.CANCELLED and data.get("message"):
+            text += f": {data['message']}"
+        return text
 
 
 def _attributes(entry: Entry, data: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from scheduler_service.clock import Clock
@@ -22,7 +22,7 @@ from scheduler_service.core.outcomes import EngineMode, Reason
 from scheduler_service.core.records import Record
 from scheduler_service.core.types import SECOND, EngineSpec, ModelSpec, Node, NodeSpec, Request
 from scheduler_service.driver import Driver
-from scheduler_service.eventlog import EventLog
+from scheduler_service.eventlog import WATCH_BUFFER, EventFilter, EventLog, Watcher
 from scheduler_service.policies import build
 from scheduler_service.report.statistics import Statistics
 
@@ -42,6 +42,28 @@ class HandClock(Clock):
         return EPOCH_NS + instant
 
 
+class NotedLog(EventLog):
+    """Tells when readers come and go."""
+
+    def __init__(self, happened: asyncio.Event) -> None:
+        super().__init__(term=3)
+        self._happened = happened
+
+    @property
+    def watchers(self) -> int:
+        return len(self._watchers)
+
+    def watch(
+        self, wanted: EventFilter, *, after: int | None = None, capacity: int = WATCH_BUFFER
+    ) -> Watcher:
+        self._happened.set()
+        return super().watch(wanted, after=after, capacity=capacity)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        super().unwatch(watcher)
+        self._happened.set()
+
+
 class SmallWorld:
     """Made on a running loop."""
 
@@ -53,13 +75,14 @@ class SmallWorld:
         self._policies = policies or build()
         self.commands: list[Command] = []
         self.records: list[Record] = []
-        self.eventlog = EventLog(term=3)
+        self._happened = asyncio.Event()
+        self.eventlog = NotedLog(self._happened)
         self.statistics = Statistics(self.clock, window=60 * SECOND)
         self.driver = Driver(
             self.new_scheduler(),
             clock=self.clock,
             execute=self._execute,
-            observers=[self.records.extend, self.eventlog, self.statistics],
+            observers=[self.records.extend, self.eventlog, self.statistics, self._turned],
             on_fault=self._on_fault,
         )
         self.fault: BaseException | None = None
@@ -79,6 +102,16 @@ class SmallWorld:
                 items = [ItemEnd(i, command.reason) for i in command.dispatch_ids]
                 self.driver.post(ItemsFinished(command.node_id, command.epoch, items))
         self.commands += commands
+
+    def _turned(self, _records: Sequence[Record]) -> None:
+        self._happened.set()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until something that happens here makes the condition true."""
+        async with asyncio.timeout(5):
+            while not condition():
+                self._happened.clear()
+                await self._happened.wait()
 
     def _on_fault(self, fault: BaseException) -> Scheduler:
         self.fault = fault

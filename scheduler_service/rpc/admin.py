@@ -1,0 +1,295 @@
+"""What can operators call? AdminService: decode, ask the report, encode.
+
+Reads are views of the core's state; `admin_changes.py` has the calls that change something. What is
+not built answers UNIMPLEMENTED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from batchyard.v1 import admin_service_pb2 as pb
+from batchyard.v1 import report_pb2
+from scheduler_service.clock import Clock
+from scheduler_service.core.outcomes import Reason
+from scheduler_service.core.state import State
+from scheduler_service.driver import Driver
+from scheduler_service.eventlog import EventFilter, EventLog, Watcher
+from scheduler_service.report.build import ReportBuilder
+from scheduler_service.report.diagnosis import Thresholds
+from scheduler_service.report.events import event_number
+from scheduler_service.report.nodes import NodeView
+from scheduler_service.report.queues import queue_stats
+from scheduler_service.report.requests import details, summary
+from scheduler_service.report.statistics import Statistics
+from scheduler_service.rpc import admin_filters as filters
+from scheduler_service.rpc import paging, status
+from scheduler_service.rpc.admin_changes import AdminChanges
+from scheduler_service.rpc.convert import parse
+from scheduler_service.rpc.validate import Refused
+
+SERVICE: Final = "batchyard.v1.AdminService"
+EVENTS_PER_MESSAGE: Final = 1_000
+# RPCs of the contract that this version does not have, by the feature they belong to.
+UNBUILT: Final = {
+    "LoadModel": "load_model",
+    "UnloadModel": "unload_model",
+    "PausePool": "pause_pool",
+    "ResumePool": "pause_pool",
+    "FreezeAutoscale": "freeze_autoscale",
+    "UnfreezeAutoscale": "freeze_autoscale",
+    "ExplainRequest": "explain_request",
+    "GetPolicy": "policy",
+    "UpdatePolicy": "policy",
+    "SetLogLevel": "set_log_level",
+}
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+M = TypeVar("M", bound=Message)
+
+
+class Sessions(Protocol):
+    """The node port, as far as operators see it."""
+
+    def session(self, node_id: str, epoch: int) -> NodeView | None:
+        """An open session."""
+
+
+class AdminPort:
+    """AdminService. Made on a running loop."""
+
+    def __init__(
+        self,
+        *,
+        driver: Driver,
+        eventlog: EventLog,
+        statistics: Statistics,
+        sessions: Sessions,
+        clock: Clock,
+        version: str,
+        thresholds: Thresholds | None = None,
+        cancel: Callable[[int, Reason, str], None] | None = None,
+    ) -> None:
+        self._driver = driver
+        self._eventlog = eventlog
+        self._clock = clock
+        self._closed = asyncio.Event()
+        self._reports = ReportBuilder(
+            driver=driver,
+            statistics=statistics,
+            eventlog=eventlog,
+            views=sessions.session,
+            clock=clock,
+            version=version,
+            thresholds=thresholds,
+        )
+        self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)
+
+    @property
+    def _state(self) -> State:
+        return self._driver.scheduler.state
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """Everything of the service, on raw bytes."""
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "GetReport": _unary(pb.GetReportRequest, self.get_report),
+            "WatchReport": _stream(pb.WatchReportRequest, self.watch_report),
+            "ListNodes": _unary(pb.ListNodesRequest, self.list_nodes),
+            "GetNode": _unary(pb.GetNodeRequest, self.get_node),
+            "CordonNode": _unary(pb.CordonNodeRequest, self._changes.cordon_node),
+            "UncordonNode": _unary(pb.UncordonNodeRequest, self._changes.uncordon_node),
+            "DrainNode": _unary(pb.DrainNodeRequest, self._changes.drain_node),
+            "ListQueues": _unary(pb.ListQueuesRequest, self.list_queues),
+            "ListRequests": _unary(pb.ListRequestsRequest, self.list_requests),
+            "GetRequest": _unary(pb.GetRequestRequest, self.get_request),
+            "CancelMatching": _unary(pb.CancelMatchingRequest, self._changes.cancel_matching),
+            "ListEvents": _unary(pb.ListEventsRequest, self.list_events),
+            "WatchEvents": _stream(pb.WatchEventsRequest, self.watch_events),
+        }
+        for name, feature in UNBUILT.items():
+            methods[name] = grpc.unary_unary_rpc_method_handler(_unbuilt(feature))
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def close(self) -> None:
+        """End all watches; the streams end as if there were nothing more to see."""
+        self._closed.set()
+
+    async def get_report(self, request: pb.GetReportRequest, _: Context) -> pb.GetReportResponse:
+        """The whole report."""
+        options = filters.report_options(request, self._reports.statistics.window)
+        return pb.GetReportResponse(report=self._reports.build(options))
+
+    async def watch_report(
+        self, request: pb.WatchReportRequest, _: Context
+    ) -> AsyncGenerator[pb.WatchReportResponse, None]:
+        """The report now, and again after each interval."""
+        interval_s = filters.interval(request) / 1e9
+        longest = self._reports.statistics.window
+        options = filters.report_options(request.report, longest, prefix="report.")
+        while not self._closed.is_set():
+            yield pb.WatchReportResponse(report=self._reports.build(options))
+            await self._until_closed(interval_s)
+
+    async def _until_closed(self, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closed.wait(), timeout_s)
+
+    async def list_nodes(self, request: pb.ListNodesRequest, _: Context) -> pb.ListNodesResponse:
+        """By id."""
+        size, after = paging.page_size(request.page_size), paging.cursor(request)
+        availabilities = filters.known_values(
+            request.availabilities, report_pb2.NodeAvailability, "availabilities"
+        )
+        healths = filters.known_values(request.healths, report_pb2.NodeHealth, "healths")
+        rows = (
+            node
+            for node_id, node in sorted(self._state.nodes.items())
+            if node_id > after
+            and (not availabilities or int(node.availability) in availabilities)
+            and (not healths or int(node.health) in healths)
+            and (not request.pool or any(request.pool in e.models for e in node.engines.values()))
+        )
+        shown, token = paging.page(request, rows, size, lambda node: node.node_id)
+        window = self._reports.window()
+        return pb.ListNodesResponse(
+            nodes=[self._reports.node(node, window) for node in shown], next_page_token=token
+        )
+
+    async def get_node(self, request: pb.GetNodeRequest, _: Context) -> pb.GetNodeResponse:
+        """One node, whole."""
+        found = filters.find_node(self._state, request.node_id)
+        return pb.GetNodeResponse(node=self._reports.node(found, self._reports.window()))
+
+    async def list_queues(self, request: pb.ListQueuesRequest, _: Context) -> pb.ListQueuesResponse:
+        """By pool, class and priority."""
+        size, after = paging.page_size(request.page_size), paging.cursor(request)
+        pool = request.pool or request.model  # a pool is of one model
+        rows = queue_stats(self._state, self._reports.window(), pool=pool, tenant=request.tenant)
+        if request.pool and request.model not in ("", request.pool):
+            rows = []
+        left = (row for row in sorted(rows, key=_queue_key) if _queue_key(row) > after)
+        shown, token = paging.page(request, left, size, _queue_key)
+        return pb.ListQueuesResponse(queues=shown, next_page_token=token)
+
+    async def list_requests(
+        self, request: pb.ListRequestsRequest, _: Context
+    ) -> pb.ListRequestsResponse:
+        """Newest first."""
+        size, after = paging.page_size(request.page_size), paging.cursor(request)
+        query = filters.request_query(request.filter)
+        before = int(after, 16) if after else 1 << 63
+        matching = (
+            each
+            for each in filters.every_request(self._state)
+            if each.rid < before and query.takes(each)
+        )
+        rows = heapq.nlargest(size + 1, matching, key=lambda each: each.rid)
+        shown, token = paging.page(request, rows, size, lambda each: f"{each.rid:x}")
+        now = self._clock.now()
+        return pb.ListRequestsResponse(
+            requests=[summary(each, now) for each in shown], next_page_token=token
+        )
+
+    async def get_request(self, request: pb.GetRequestRequest, _: Context) -> pb.GetRequestResponse:
+        """One request, whole, without its prompt and output."""
+        found = filters.find_request(self._state, request.request_id, request.tenant)
+        return details(found, self._clock)
+
+    async def list_events(self, request: pb.ListEventsRequest, _: Context) -> pb.ListEventsResponse:
+        """Newest first."""
+        size, after = paging.page_size(request.page_size), paging.cursor(request)
+        wanted = EventFilter(
+            kinds=frozenset(request.events),
+            request_id=request.request_id,
+            node_id=request.node_id,
+            since=self._instant(request),
+        )
+        rows = self._eventlog.newest(wanted, before=int(after, 16) if after else 0)
+        shown, token = paging.page(request, rows, size, lambda entry: f"{entry.number:x}")
+        return pb.ListEventsResponse(
+            events=[self._reports.events.write(entry) for entry in shown], next_page_token=token
+        )
+
+    def _instant(self, request: pb.ListEventsRequest) -> int:
+        """The monotonic instant of `start_time`; 0: the beginning."""
+        if not request.HasField("start_time"):
+            return 0
+        wall = request.start_time.seconds * 1_000_000_000 + request.start_time.nanos
+        return wall - self._clock.wall_ns(0)
+
+    async def watch_events(
+        self, request: pb.WatchEventsRequest, _: Context
+    ) -> AsyncGenerator[pb.WatchEventsResponse, None]:
+        """Events as they happen, many per message when they come fast."""
+        after = None
+        if request.after_event_id:
+            try:
+                after = event_number(request.after_event_id, self._eventlog.term)
+            except ValueError as fault:
+                raise Refused(str(fault), field="after_event_id") from None
+        watcher = self._eventlog.watch(EventFilter(frozenset(request.events)), after=after)
+        try:
+            while await self._news(watcher):
+                entries, gap = watcher.take(EVENTS_PER_MESSAGE)
+                events = [self._reports.events.write(entry) for entry in entries]
+                yield pb.WatchEventsResponse(events=events, gap=gap)
+        finally:
+            self._eventlog.unwatch(watcher)
+
+    async def _news(self, watcher: Watcher) -> bool:
+        """Wait for events; False: the port is closing."""
+        news = asyncio.ensure_future(watcher.wait())
+        closed = asyncio.ensure_future(self._closed.wait())
+        try:
+            await asyncio.wait((news, closed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+            closed.cancel()
+        return not self._closed.is_set()
+
+
+def _queue_key(row: report_pb2.QueueStats) -> str:
+    """Interactive before jobs, most urgent first; equal length within a pool."""
+    return f"{row.pool}\0{row.request_class}{10 - row.priority}"
+
+
+def _unary(
+    kind: type[M], method: Callable[[M, Context], Awaitable[Message]]
+) -> grpc.RpcMethodHandler[Any, Any]:
+    async def handler(data: bytes, context: Context) -> bytes:
+        try:
+            answer = await method(parse(kind, data), context)
+        except Refused as refused:
+            await status.abort_with(context, refused.error)
+        return answer.SerializeToString()
+
+    return grpc.unary_unary_rpc_method_handler(handler)
+
+
+def _stream(
+    kind: type[M], method: Callable[[M, Context], AsyncGenerator[Message, None]]
+) -> grpc.RpcMethodHandler[Any, Any]:
+    async def handler(data: bytes, context: Context) -> None:
+        try:
+            # Closed here and now, whatever ends the stream: a watch must not outlive its reader.
+            async with contextlib.aclosing(method(parse(kind, data), context)) as answers:
+                async for answer in answers:
+                    await context.write(answer.SerializeToString())
+        except Refused as refused:
+            await status.abort_with(context, refused.error)
+
+    return grpc.unary_stream_rpc_method_handler(handler)
+
+
+def _unbuilt(feature: str) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    async def handler(_data: bytes, context: Context) -> bytes:
+        await status.abort_unbuilt(context, feature)
+
+    return handler
