@@ -249,11 +249,11 @@ class _SpanMaker:
 def operation_name(request: inference.InferenceRequest) -> str:
     """As the GenAI conventions call what is asked for."""
     kind = request.WhichOneof("input")
-    if kind == "chat":
+    if kind in ("chat", "text"):  # a plain prompt is a chat of one turn, as clients name it
         return "chat"
     if kind == "embedding":
         return "embeddings"
-    return "text_completion" if kind in ("text", "tokens") else "generate_content"
+    return "text_completion" if kind == "tokens" else "generate_content"
 
 
 def _request_attributes(

@@ -220,7 +220,7 @@ async def test_spans_of_sampled_items_arrive_over_otlp_and_of_others_none(
         spans[span.name] = span
     assert set(spans) == {
         "process simulated",
-        "engine text_completion simulated",
+        "engine chat simulated",
         "prefill",
         "decode",
     }

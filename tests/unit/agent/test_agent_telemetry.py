@@ -231,7 +231,7 @@ def test_the_flush_at_exit_is_bounded() -> None:
 def test_operations_are_named_as_the_conventions_do() -> None:
     text = inference.InferenceRequest(text=inference.TextInput(prompt="x"))
     embedding = inference.InferenceRequest(embedding=inference.EmbeddingInput(texts=["x"]))
-    assert operation_name(text) == "text_completion"
+    assert operation_name(text) == "chat"
     assert operation_name(embedding) == "embeddings"
     assert operation_name(inference.InferenceRequest()) == "generate_content"
 
