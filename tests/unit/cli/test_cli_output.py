@@ -192,3 +192,28 @@ def test_every_list_column_has_a_key_of_the_document() -> None:
 
     document = node_document(node("n1"))
     assert [c.key for c in LIST_COLUMNS if c.key not in document] == []
+
+
+def test_wide_is_never_cut_or_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"id": "x" * 300, "wait_ms": 1, "rate": 0, "models": ["m" * 100], "ok": True}]
+    output.emit_list(Settings(output="wide"), "t", rows, COLUMNS, id_key="id", empty="")
+    _, row = capsys.readouterr().out.splitlines()
+    assert "x" * 300 in row
+    assert "m" * 100 in row
+
+
+def test_request_ids_are_whole_on_80_columns() -> None:
+    from batchyard.cli.views import requests
+    from batchyard.v1 import report_pb2, types_pb2
+
+    summary = report_pb2.RequestSummary(
+        request_id="0123456789abcdef" * 2,
+        model="smollm2-135m-instruct",
+        node_id="ip-10-11-12-13.internal-7621",
+        state=report_pb2.REQUEST_STATE_FINISHED,
+        finish_reason=types_pb2.FINISH_REASON_CANCELLED,
+    )
+    listed = output.table([requests.request_row(summary)], requests.LIST_COLUMNS)
+    _, row = drawn(listed, 80)
+    assert summary.request_id in row
+    assert "cancelled" in row

@@ -66,7 +66,8 @@ def test_every_module_of_the_command_line_imports_no_server_package() -> None:
     code = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]: importlib.import_module(name)\n"
-        "print([m for m in sys.modules if m.split('.')[0] in ('scheduler_service', 'node_agent')])"
+        "servers = ('scheduler_service', 'node_agent', 'service_kit')\n"
+        "print([m for m in sys.modules if m.split('.')[0] in servers])"
     )
     done = python(code, *modules)
     assert done.stdout == "[]\n", done.stderr
@@ -78,7 +79,7 @@ def test_no_source_line_of_the_command_line_imports_a_server_package() -> None:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             roots = {name.split(".")[0] for name in names}
-            assert not roots & {"scheduler_service", "node_agent"}, path
+            assert not roots & {"scheduler_service", "node_agent", "service_kit"}, path
 
 
 def test_missing_click_says_what_to_install(tmp_path: Path) -> None:

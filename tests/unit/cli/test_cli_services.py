@@ -162,7 +162,9 @@ def test_autoscale_section_names_bounds_and_the_agents_file(tmp_path: Path) -> N
 
     plan = files.write(tmp_path, engines.choose("simulated"), agents=2, autoscale=(1, 4))
     assert plan.agents == []
-    section = yaml.safe_load(plan.scheduler.read_text())["autoscale"]
+    config = yaml.safe_load(plan.scheduler.read_text())
+    assert config["models"] == [engines.SIMULATED_MODEL]
+    section = config["autoscale"]
     assert section["enabled"] is True
     assert section["actuator"] == "process"
     assert (section["min"], section["max"]) == (1, 4)

@@ -63,9 +63,10 @@ class Column:
     wide: bool = False  # only with `-o wide`
     cut: bool = False  # gives way first where the terminal is narrow
     fold: bool = False  # gives way too, by taking several lines
+    pick: Callable[[Document], Any] | None = None  # for people, instead of the key's value
 
     def cell(self, row: Document) -> str:
-        return self.show(row.get(self.key))
+        return self.show(self.pick(row) if self.pick else row.get(self.key))
 
     def raw(self, row: Document) -> str:
         """The value for a program: as in JSON, lists joined by commas."""

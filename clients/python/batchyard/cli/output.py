@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from batchyard.cli.columns import Column, Document, text
 from batchyard.cli.settings import Settings
+
+PIPE_WIDTH = 200
+WHOLE_WIDTH = 4_000
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +40,8 @@ def emit_list(
     elif not rows:
         print(empty)
     else:
-        console().print(table(rows, columns, wide=form == "wide"))
+        wide = form == "wide"
+        console(whole=wide).print(table(rows, columns, wide=wide))
 
 
 def emit_one(settings: Settings, document: Document, *, id_key: str) -> None:
@@ -86,26 +91,32 @@ def table(rows: Iterable[Document], columns: Sequence[Column], *, wide: bool = F
         grid.add_column(
             Text(column.title, no_wrap=True),
             justify="right" if column.right else "left",
-            no_wrap=not (column.cut or column.fold or (wide and not column.right)),
+            no_wrap=wide or not (column.cut or column.fold),
         )
     for row in rows:
         # Cells are Text, never markup: a model may be called "[red]".
-        grid.add_row(*(_cell(column, row, whole=wide) for column in shown))
+        grid.add_row(*(_cell(column, row) for column in shown))
     return grid
 
 
-def _cell(column: Column, row: Document, *, whole: bool) -> Text:
+def _cell(column: Column, row: Document) -> Text:
     from rich.text import Text
 
-    if column.fold or whole:
+    if column.fold:
         return Text(column.cell(row), overflow="fold")
     return Text(column.cell(row), no_wrap=True, overflow="ellipsis")
 
 
-def console(*, width: int | None = None) -> Console:
-    """A console on standard output; rich obeys NO_COLOR, COLUMNS and the terminal's width."""
+def console(*, whole: bool = False) -> Console:
+    """A console on standard output; rich obeys NO_COLOR, COLUMNS and the terminal's width.
+
+    `whole`: lines may be longer than the terminal is wide. A pipe has no width.
+    """
     from rich.console import Console
 
+    width = WHOLE_WIDTH if whole else None
+    if not whole and "COLUMNS" not in os.environ and not sys.stdout.isatty():
+        width = PIPE_WIDTH
     return Console(width=width, highlight=False, emoji=False, markup=False)
 
 

@@ -36,15 +36,19 @@ def write(
     agent_file = folder / "agent.yaml"
     _dump(agent_file, agent_config(choice, agents=autoscale[1] if autoscale else agents))
     scheduler_file = folder / "scheduler.yaml"
-    _dump(scheduler_file, scheduler_config(agent_file, autoscale))
+    _dump(scheduler_file, scheduler_config(choice.model, agent_file, autoscale))
     specs = [] if autoscale else [AgentSpec(f"dev-{n}", agent_file) for n in range(1, agents + 1)]
     return Plan(choice, scheduler_file, specs, autoscale)
 
 
-def scheduler_config(agent_file: Path, autoscale: tuple[int, int] | None) -> dict[str, Any]:
+def scheduler_config(
+    model: str, agent_file: Path, autoscale: tuple[int, int] | None
+) -> dict[str, Any]:
     """The defaults, and with `autoscale` (fewest, most) an actuator that starts processes here."""
     config: dict[str, Any] = {"version": 1, "shutdown_grace": SHUTDOWN_GRACE}
     if autoscale is not None:
+        # Known before any node has it: only so is there a pool to start the first node for.
+        config["models"] = [model]
         config["autoscale"] = {
             "enabled": True,
             "actuator": "process",

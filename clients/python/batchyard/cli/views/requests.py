@@ -7,17 +7,23 @@ from batchyard.cli.views.plain import Document, plain
 from batchyard.v1 import admin_service_pb2 as admin
 from batchyard.v1 import report_pb2 as report
 
+
+def _state_or_end(row: Document) -> str:
+    """A finished request's end says more than that it has finished."""
+    return str(row["finish_reason"] or row["state"])
+
+
 LIST_COLUMNS = (
-    Column("request_id", "REQUEST", cut=True),
-    Column("state", "STATE"),
+    Column("request_id", "REQUEST"),
+    Column("state", "STATE", pick=_state_or_end),
     number("priority", "PRIO"),
     Column("model", "MODEL", cut=True),
-    Column("task_type", "TASK", cut=True),
     Column("node_id", "NODE", cut=True),
-    number("attempts", "TRIES"),
     duration("age_ms", "AGE"),
     duration("queue_duration_ms", "QUEUED"),
-    Column("finish_reason", "FINISH"),
+    Column("task_type", "TASK", wide=True),
+    number("attempts", "TRIES", wide=True),
+    Column("finish_reason", "FINISH", wide=True),
     number("output_tokens", "TOKENS", wide=True),
     Column("degraded", "DEGRADED", wide=True),
     Column("tenant", "TENANT", cut=True, wide=True),
