@@ -14,12 +14,13 @@ from scheduler_service.core.types import SECOND, Duration, Node
 from scheduler_service.driver import Driver
 from scheduler_service.eventlog import EventFilter, EventLog
 from scheduler_service.report import diagnosis, nodes, queues, texts
+from scheduler_service.report.buckets import Cost, NodeCount
 from scheduler_service.report.diagnosis import Case, Thresholds
 from scheduler_service.report.events import EventWriter
 from scheduler_service.report.nodes import NodeWriter, Views
 from scheduler_service.report.requests import summary
-from scheduler_service.report.statistics import Cost, Statistics
-from scheduler_service.report.window import NodeFigures, Window
+from scheduler_service.report.statistics import Statistics
+from scheduler_service.report.window import Window
 from scheduler_service.rpc import status
 
 ROWS_MAX: Final = 1_000
@@ -102,7 +103,7 @@ class ReportBuilder:
     def node(self, node: Node, window: Window) -> report_pb2.Node:
         """One node, whole."""
         return self.nodes.write(
-            node, window.nodes.get(node.node_id, NodeFigures()), self._node_totals(node)
+            node, window.sums.nodes.get(node.node_id, NodeCount()), self._node_totals(node)
         )
 
     def _rows(self, window: Window) -> list[report_pb2.NodeSummary]:
@@ -111,7 +112,7 @@ class ReportBuilder:
             nodes.summary(
                 node,
                 self.nodes.views(node.node_id, node.epoch),
-                window.nodes.get(node.node_id, NodeFigures()),
+                window.sums.nodes.get(node.node_id, NodeCount()),
                 self._node_totals(node),
                 window.now,
             )
@@ -141,13 +142,9 @@ class ReportBuilder:
         """By tenant, model and task type, dearest first."""
         lines: dict[tuple[str, str, str], Cost] = {}
         money: dict[tuple[str, str, str], types_pb2.Money | None] = {}
-        for (tenant, model, task_type, node_id), cost in window.costs.items():
+        for (tenant, model, task_type, node_id), cost in window.sums.costs.items():
             key = (tenant, model, task_type)
-            line = lines.setdefault(key, Cost())
-            line.requests += cost.requests
-            line.slot_ns += cost.slot_ns
-            line.node_ns += cost.node_ns
-            line.output_tokens += cost.output_tokens
+            lines.setdefault(key, Cost()).add(cost)
             price = self._price(node_id, cost)
             money[key] = _add(money[key], price) if key in money else price
         dearest = heapq.nlargest(

@@ -138,7 +138,7 @@ def _no_node(case: Case) -> Iterator[Finding]:
 
 
 def _node_failing(case: Case) -> Iterator[Finding]:
-    for node_id, figures in sorted(case.window.nodes.items()):
+    for node_id, figures in sorted(case.window.sums.nodes.items()):
         rate = figures.failure_rate or 0.0
         if figures.ended >= ATTEMPTS_MIN and rate >= FAILING:
             variables = {
@@ -216,7 +216,7 @@ def _wait_long(case: Case) -> Iterator[Finding]:
 
 
 def _node_lost(case: Case) -> Iterator[Finding]:
-    lost = case.window.lost
+    lost = sorted(case.window.sums.lost)
     if lost:
         shown = ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")
         yield Finding("node_lost", Severity.WARNING, {"count": str(len(lost)), "nodes": shown})
@@ -233,7 +233,7 @@ def _deadlines_missed(case: Case) -> Iterator[Finding]:
 def _node_slow(case: Case) -> Iterator[Finding]:
     """Compared with the other nodes of the same model, each with enough attempts."""
     means: dict[str, dict[str, Duration]] = {}  # by model and node
-    for node_id, figures in sorted(case.window.nodes.items()):
+    for node_id, figures in sorted(case.window.sums.nodes.items()):
         for model, (number, total) in figures.latency.items():
             if number >= ATTEMPTS_MIN:
                 means.setdefault(model, {})[node_id] = total // number
@@ -259,7 +259,7 @@ def _degraded(case: Case) -> Iterator[Finding]:
 
 def _batch_fill_low(case: Case) -> Iterator[Finding]:
     for pool, samples in case.pools():
-        batches, inputs, room = case.window.fills.get(pool, [0, 0, 0])
+        batches, inputs, room = case.window.sums.fills.get(pool, [0, 0, 0])
         waiting = _share(s.waiting > 0 for s in samples) >= MOST
         if waiting and batches >= BATCHES_MIN and inputs < FILL_LOW * room:
             variables = {"pool": pool, "batches": str(batches), "percent": _percent(inputs / room)}

@@ -21,12 +21,17 @@ def add(bars: Bars, length: Duration) -> None:
     bars[index] = bars.get(index, 0) + 1
 
 
+def merge_into(into: Bars, bars: Bars) -> None:
+    """Add the observations of one to another."""
+    for index, count in bars.items():
+        into[index] = into.get(index, 0) + count
+
+
 def merge(many: Iterable[Bars]) -> Bars:
     """The observations of all."""
     whole: Bars = {}
     for bars in many:
-        for index, count in bars.items():
-            whole[index] = whole.get(index, 0) + count
+        merge_into(whole, bars)
     return whole
 
 

@@ -10,7 +10,7 @@ from scheduler_service.clock import Clock
 from scheduler_service.core.outcomes import NodeAvailability, NodeHealth
 from scheduler_service.core.state import accepts_work
 from scheduler_service.core.types import Drain, Engine, Instant, Node
-from scheduler_service.report.window import NodeFigures
+from scheduler_service.report.buckets import NodeCount
 from scheduler_service.rpc import status
 
 IDS_MAX: Final = 1_000
@@ -44,7 +44,7 @@ Views = Callable[[str, int], NodeView | None]  # by node id and epoch; None: the
 
 
 def summary(
-    node: Node, view: NodeView | None, figures: NodeFigures, totals: Sequence[int], now: Instant
+    node: Node, view: NodeView | None, figures: NodeCount, totals: Sequence[int], now: Instant
 ) -> report_pb2.NodeSummary:
     """The node's row. `totals`: attempts that succeeded and failed since the scheduler's start."""
     engines = list(node.engines.values())
@@ -104,7 +104,7 @@ class NodeWriter:
         self._clock = clock
         self.views = views
 
-    def write(self, node: Node, figures: NodeFigures, totals: Sequence[int]) -> report_pb2.Node:
+    def write(self, node: Node, figures: NodeCount, totals: Sequence[int]) -> report_pb2.Node:
         """All that is known of it."""
         view = self.views(node.node_id, node.epoch)
         built = report_pb2.Node(

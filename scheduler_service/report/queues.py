@@ -11,7 +11,8 @@ from scheduler_service.core.outcomes import RequestClass
 from scheduler_service.core.state import Pool, State
 from scheduler_service.core.types import NEVER, Duration, Instant, Request
 from scheduler_service.report import histogram
-from scheduler_service.report.statistics import Flow, FlowKey, starting
+from scheduler_service.report.buckets import Flow, FlowKey
+from scheduler_service.report.statistics import starting
 from scheduler_service.report.window import Window
 from scheduler_service.rpc import status
 
@@ -36,7 +37,7 @@ def _of_pool(pool: Pool, window: Window, tenant: str) -> list[report_pb2.QueueSt
     rows = []
     for (cls, priority), band in pool.queue.bands.items():
         key: FlowKey = (pool.model, cls, priority)
-        flow = window.flows.get(key)
+        flow = window.sums.flows.get(key)
         if tenant:
             mine = [request for request in band if request.tenant == tenant]
             if mine:

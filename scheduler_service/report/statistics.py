@@ -4,19 +4,14 @@ An observer of the driver: it sorts what the core's records say into buckets of 
 the window. A timer of the loop takes a sample of queues and nodes each second, so that "the queue
 is long" can mean most of the window and not this instant. Totals are the core's own; those of a
 core that failed and was replaced stay counted.
-
-What callers choose freely (tenants, task types) makes at most 1,000 rows a second; the rest goes
-into one row without them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Final
 
 from scheduler_service.clock import Clock
 from scheduler_service.core import Scheduler, records, scaling
@@ -24,45 +19,13 @@ from scheduler_service.core.failover import CALLERS_FAULT
 from scheduler_service.core.outcomes import AttemptState, Outcome, RequestClass
 from scheduler_service.core.records import Record
 from scheduler_service.core.state import Pool, State, Totals, accepts_work
-from scheduler_service.core.types import SECOND, Duration, Request
+from scheduler_service.core.types import SECOND, Attempt, Duration, Instant
 from scheduler_service.driver import Driver
 from scheduler_service.report import histogram
+from scheduler_service.report.buckets import ROWS_MAX, SUM_ROWS_MAX, Bucket
 
-ROWS_MAX: Final = 1_000
-SLOWEST_MAX: Final = 20
 NODES_REMEMBERED: Final = 10_000
-
-FlowKey = tuple[str, RequestClass, int]  # pool, class, priority
-CostKey = tuple[str, str, str, str]  # tenant, model, task type, node
-_OVERFLOW: Final = ""
-
-
-@dataclass(slots=True)
-class Flow:
-    """Through one band of a queue."""
-
-    arrivals: int = 0
-    departures: int = 0
-    waits: histogram.Bars = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class NodeCount:
-    """Attempts that ended on a node; callers' faults, refusals and cancels left out."""
-
-    succeeded: int = 0
-    failed: int = 0
-    latency: dict[str, list[int]] = field(default_factory=dict)  # by model: [number, sum in ns]
-
-
-@dataclass(slots=True)
-class Cost:
-    """What work held."""
-
-    requests: int = 0
-    slot_ns: int = 0
-    node_ns: int = 0  # slot time by the node's slots
-    output_tokens: int = 0
+BLOCK_S: Final = 10  # seconds that are added up once they are over
 
 
 @dataclass(slots=True)
@@ -80,26 +43,10 @@ class PoolSample:
 
 @dataclass(slots=True)
 class Sample:
-    """Queues and nodes at one instant."""
+    """Queues at one instant, and the totals up to it."""
 
     totals: Totals
     pools: dict[str, PoolSample]
-    nodes: dict[str, tuple[int, int]]  # by node: inputs in flight, slots
-
-
-@dataclass(slots=True)
-class Bucket:
-    """One second."""
-
-    second: int
-    sample: Sample | None = None
-    flows: dict[FlowKey, Flow] = field(default_factory=dict)
-    nodes: dict[str, NodeCount] = field(default_factory=dict)
-    costs: dict[CostKey, Cost] = field(default_factory=dict)
-    fills: dict[str, list[int]] = field(default_factory=dict)  # static: [batches, inputs, room]
-    rejects: dict[str, int] = field(default_factory=dict)  # by reason
-    lost: list[str] = field(default_factory=list)  # nodes
-    slowest: list[tuple[Duration, int, Request]] = field(default_factory=list)  # a heap
 
 
 class Statistics:
@@ -111,7 +58,9 @@ class Statistics:
         self.node_joined = False  # whether any node ever did
         self.input_tokens = 0  # as engines count them; the edge adds, the core does not know
         self.node_totals: dict[str, list[int]] = {}  # by node: [succeeded, failed] attempts
-        self.buckets: deque[Bucket] = deque()
+        self.samples: dict[int, Sample] = {}  # by second, oldest first; as the next
+        self._buckets: dict[int, Bucket] = {}
+        self._blocks: dict[int, Bucket] = {}  # by second // BLOCK_S; sums that are over
         self._clock = clock
         self._driver: Driver | None = None
         self._scheduler: Scheduler | None = None
@@ -145,21 +94,23 @@ class Statistics:
         self.sample()
 
     def sample(self) -> None:
-        """Look at queues and nodes now."""
+        """Look at queues and nodes now; once a second counts."""
         assert self._driver is not None
         state, now = self._driver.scheduler.state, self._clock.now()
-        self._bucket(now).sample = Sample(
-            totals=self.totals(),
-            pools={model: _pool_sample(state, pool, now) for model, pool in state.pools.items()},
-            nodes={
-                node_id: (
-                    sum(e.in_flight_inputs for e in node.engines.values()),
-                    sum(e.spec.slots for e in node.engines.values()),
-                )
-                for node_id, node in state.nodes.items()
-                if node.alive
-            },
-        )
+        bucket, second = self._bucket(now), now // SECOND
+        pools = {model: _pool_sample(state, pool, now) for model, pool in state.pools.items()}
+        again = second in self.samples
+        self.samples[second] = Sample(self.totals(), pools)
+        if again:
+            return
+        if second % BLOCK_S == 0:
+            self._block(second // BLOCK_S - 1)  # now, so that no report has to add up many
+        for node_id, node in state.nodes.items():
+            if node.alive:
+                count = bucket.node(node_id)
+                for engine in node.engines.values():
+                    count.in_flight += engine.in_flight_inputs
+                    count.slots += engine.spec.slots
 
     def totals(self) -> Totals:
         """Since the scheduler's start; a copy."""
@@ -170,19 +121,46 @@ class Statistics:
             self._scheduler = self._driver.scheduler
         return _sum(self._carried, self._scheduler.state.totals)
 
-    def _bucket(self, at: int) -> Bucket:
+    def parts(self, first: int, now: int) -> Iterator[Bucket]:
+        """What to add up for the seconds from `first` on; `now` is the present one."""
+        second = first
+        while second <= now:
+            if second % BLOCK_S == 0 and second + BLOCK_S <= now:
+                yield self._block(second // BLOCK_S)
+                second += BLOCK_S
+            else:
+                if second in self._buckets:
+                    yield self._buckets[second]
+                second += 1
+
+    def _block(self, number: int) -> Bucket:
+        """The sum of ten seconds that are over."""
+        block = self._blocks.get(number)
+        if block is None:
+            block = self._blocks[number] = Bucket(rows_max=SUM_ROWS_MAX)
+            for second in range(number * BLOCK_S, (number + 1) * BLOCK_S):
+                if second in self._buckets:
+                    block.absorb(self._buckets[second])
+        return block
+
+    def _bucket(self, at: Instant) -> Bucket:
         """The bucket of an instant; those that left the window go."""
         second = at // SECOND
-        buckets = self.buckets
-        if buckets and buckets[-1].second >= second:
-            return buckets[-1]
-        bucket = Bucket(second)
-        buckets.append(bucket)
-        # One more than the window is kept: its totals are where the window begins.
-        oldest = second - self.window // SECOND - 1
-        while buckets[0].second < oldest:
-            buckets.popleft()
+        bucket = self._buckets.get(second)
+        if bucket is None:
+            bucket = self._buckets[second] = Bucket()
+            # One more than the window is kept: its totals are where the window begins.
+            oldest = second - self.window // SECOND - 1
+            _forget(self._buckets, oldest)
+            _forget(self.samples, oldest)
+            _forget(self._blocks, oldest // BLOCK_S)
         return bucket
+
+
+def _forget(kept: dict[int, Bucket] | dict[int, Sample], oldest: int) -> None:
+    """Drop what lies before."""
+    for key in [key for key in kept if key < oldest]:
+        del kept[key]
 
 
 def _sum(one: Totals, other: Totals) -> Totals:
@@ -194,7 +172,7 @@ def _sum(one: Totals, other: Totals) -> Totals:
     return whole
 
 
-def _pool_sample(state: State, pool: Pool, now: int) -> PoolSample:
+def _pool_sample(state: State, pool: Pool, now: Instant) -> PoolSample:
     oldest = pool.queue.oldest(RequestClass.INTERACTIVE) if pool.queue.interactive else None
     live: dict[str, None] = {}
     busy: dict[str, bool] = {}  # of nodes that would take work
@@ -215,42 +193,17 @@ def _pool_sample(state: State, pool: Pool, now: int) -> PoolSample:
     )
 
 
-def starting(state: State, pool: Pool, ready: int, now: int) -> int:
+def starting(state: State, pool: Pool, ready: int, now: Instant) -> int:
     """Nodes that were asked for and have not joined; those that take too long count no more."""
     if now - pool.scale.asked_at > state.settings.autoscale.start_timeout:
         return 0
     return max(0, pool.scale.desired - ready)
 
 
-def _row(rows: dict[Any, Any], key: Any, overflow: Any, make: Callable[[], Any]) -> Any:
-    """The row of the key, or the one of those that no longer find room."""
-    row = rows.get(key)
-    if row is None:
-        if len(rows) >= ROWS_MAX:
-            key = overflow
-            row = rows.get(key)
-        if row is None:
-            row = rows[key] = make()
-    return row
-
-
-def _flow(bucket: Bucket, pool: str, request: Any) -> Flow:
-    key = (pool, request.request_class, request.priority)
-    overflow = (_OVERFLOW, request.request_class, request.priority)
-    flow: Flow = _row(bucket.flows, key, overflow, Flow)
-    return flow
-
-
-def _cost(bucket: Bucket, request: Any, model: str, node_id: str) -> Cost:
-    key = (request.tenant, model, request.task_type, node_id)
-    cost: Cost = _row(bucket.costs, key, (_OVERFLOW, model, _OVERFLOW, node_id), Cost)
-    return cost
-
-
 def _submitted(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
     request = record.request
     assert request is not None
-    _flow(bucket, request.served_model, request).arrivals += 1
+    bucket.flow(request.served_model, request.request_class, request.priority).arrivals += 1
 
 
 def _dispatched(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
@@ -258,12 +211,13 @@ def _dispatched(_statistics: Statistics, bucket: Bucket, record: Record) -> None
     assert batch is not None
     inputs = 0
     for attempt in batch.attempts:
-        flow = _flow(bucket, batch.model, attempt.request)
+        request = attempt.request
+        flow = bucket.flow(batch.model, request.request_class, request.priority)
         flow.departures += 1
         histogram.add(flow.waits, attempt.queue_wait)
         inputs += attempt.inputs
     if batch.atomic:
-        fill = _row(bucket.fills, batch.model, _OVERFLOW, lambda: [0, 0, 0])
+        fill = bucket.fill(batch.model)
         fill[0] += 1
         fill[1] += inputs
         fill[2] += batch.engine.max_batch
@@ -274,29 +228,30 @@ def _attempt_ended(statistics: Statistics, bucket: Bucket, record: Record) -> No
     assert attempt is not None
     node_id, state = record.node_id, attempt.state
     took = attempt.ended_at - attempt.started_at
-    succeeded = state is AttemptState.SUCCEEDED
-    failed = state is AttemptState.LOST or (
+    if state is AttemptState.SUCCEEDED:
+        count = bucket.node(node_id)
+        count.succeeded += 1
+        latency = bucket.latency(count, attempt.model)
+        latency[0] += 1
+        latency[1] += took
+        statistics.node_totals.setdefault(node_id, [0, 0])[0] += 1
+    elif state is AttemptState.LOST or (
         state is AttemptState.FAILED and attempt.reason not in CALLERS_FAULT
-    )
-    if succeeded or failed:
-        count: NodeCount = _row(bucket.nodes, node_id, _OVERFLOW, NodeCount)
-        totals = _row(statistics.node_totals, node_id, node_id, lambda: [0, 0])
-        if succeeded:
-            count.succeeded += 1
-            totals[0] += 1
-            latency = _row(count.latency, attempt.model, _OVERFLOW, lambda: [0, 0])
-            latency[0] += 1
-            latency[1] += took
-        else:
-            count.failed += 1
-            totals[1] += 1
+    ):
+        bucket.node(node_id).failed += 1
+        statistics.node_totals.setdefault(node_id, [0, 0])[1] += 1
     if state is not AttemptState.REFUSED:
-        cost = _cost(bucket, attempt.request, attempt.model, node_id)
-        slot_ns = took * attempt.inputs
-        slots = sum(engine.spec.slots for engine in attempt.node.engines.values())
-        cost.slot_ns += slot_ns
-        cost.node_ns += slot_ns // max(1, slots)
-        cost.output_tokens += attempt.output_tokens
+        _charge(bucket, attempt, node_id, took)
+
+
+def _charge(bucket: Bucket, attempt: Attempt, node_id: str, took: Duration) -> None:
+    request = attempt.request
+    cost = bucket.cost(request.tenant, attempt.model, request.task_type, node_id)
+    slot_ns = took * attempt.inputs
+    slots = sum(engine.spec.slots for engine in attempt.node.engines.values())
+    cost.slot_ns += slot_ns
+    cost.node_ns += slot_ns // max(1, slots)
+    cost.output_tokens += attempt.output_tokens
 
 
 def _finished(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
@@ -304,15 +259,9 @@ def _finished(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
     assert request is not None
     if request.attempts:
         node_id = request.attempts[-1].node.node_id
-        _cost(bucket, request, request.served_model, node_id).requests += 1
-    if request.outcome is Outcome.REJECTED:
-        return
-    took = request.finished_at - request.received_at
-    slowest = bucket.slowest
-    if len(slowest) < SLOWEST_MAX:
-        heapq.heappush(slowest, (took, request.rid, request))
-    elif took > slowest[0][0]:
-        heapq.heapreplace(slowest, (took, request.rid, request))
+        bucket.cost(request.tenant, request.served_model, request.task_type, node_id).requests += 1
+    if request.outcome is not Outcome.REJECTED:
+        bucket.note_slow(request.finished_at - request.received_at, request)
 
 
 def _rejected(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
@@ -323,7 +272,7 @@ def _rejected(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
 
 def _lost(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
     if len(bucket.lost) < ROWS_MAX:
-        bucket.lost.append(record.node_id)
+        bucket.lost[record.node_id] = None
 
 
 def _joined(statistics: Statistics, _bucket: Bucket, record: Record) -> None:

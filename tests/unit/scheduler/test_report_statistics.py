@@ -10,7 +10,7 @@ from scheduler_service.core.events import SessionBroken
 from scheduler_service.core.outcomes import EngineMode, Outcome, Reason, RequestClass
 from scheduler_service.core.types import MICROSECOND, MILLISECOND, SECOND
 from scheduler_service.report import histogram
-from scheduler_service.report.statistics import ROWS_MAX
+from scheduler_service.report.buckets import ROWS_MAX
 from scheduler_service.report.window import Window
 from tests.unit.scheduler.small_world import SmallWorld
 
@@ -47,12 +47,12 @@ async def test_arrivals_departures_and_waits_are_counted_by_band() -> None:
     first, second = await world.submit(2, priority=7)
     await world.pass_time(2)
     await world.finish(first)
-    flow = window(world).flows["m", INTERACTIVE, 7]
+    flow = window(world).sums.flows["m", INTERACTIVE, 7]
     assert (flow.arrivals, flow.departures) == (2, 2)
     assert histogram.percentile(flow.waits, 0.5) == 0
     assert histogram.percentile(flow.waits, 1.0) == pytest.approx(2 * SECOND, rel=0.07)
     await world.finish(second)
-    assert window(world).flows["m", INTERACTIVE, 7].departures == 2
+    assert window(world).sums.flows["m", INTERACTIVE, 7].departures == 2
 
 
 async def test_only_the_nodes_own_failures_count_against_it() -> None:
@@ -65,7 +65,7 @@ async def test_only_the_nodes_own_failures_count_against_it() -> None:
     await world.finish(requests[3], reason=Reason.CONTEXT_TOO_LONG)
     await world.finish(requests[4], reason=Reason.ENGINE_BUSY, refused=True)
     await world.finish(requests[5], reason=Reason.ENGINE_ERROR)
-    figures = window(world).nodes["n0"]
+    figures = window(world).sums.nodes["n0"]
     assert (figures.succeeded, figures.failed) == (3, 1)
     assert figures.failure_rate == 0.25
     assert figures.avg_latency == 1 * SECOND
@@ -90,9 +90,11 @@ async def test_what_left_the_window_is_forgotten_but_for_the_totals() -> None:
     await world.join("n0")
     await world.finish(*await world.submit(1))
     await world.pass_time(70)
-    assert len(world.statistics.buckets) <= 62
+    assert len(world.statistics._buckets) <= 62
+    assert len(world.statistics._blocks) <= 8
+    assert len(world.statistics.samples) <= 62
     assert window(world).totals.received == 0
-    assert window(world).flows == {}
+    assert window(world).sums.flows == {}
     assert window(world, 3600).length == 60 * SECOND
     assert world.statistics.totals().received == 1
 
@@ -104,7 +106,7 @@ async def test_totals_of_a_lost_node_stay_counted() -> None:
     await world.finish(*await world.submit(1))
     await world.post(SessionBroken("n0", node.epoch))
     await world.pass_time(3)
-    assert window(world).lost == ["n0"]
+    assert list(window(world).sums.lost) == ["n0"]
     await world.pass_time(700)
     assert "n0" not in world.nodes
     assert world.statistics.totals().outcomes[Outcome.SUCCEEDED] == 1
@@ -134,8 +136,8 @@ async def test_a_sample_shows_queue_and_nodes_as_they_are() -> None:
     assert (pool.slots, pool.in_flight, pool.oldest_wait) == (2, 2, 4 * SECOND)
     (other,) = window(world).pool_samples("other")[-1:]
     assert (other.waiting, other.idle_nodes) == (0, 1)
-    assert window(world).nodes["busy"].utilization == 1.0
-    assert window(world).nodes["idle"].utilization == 0.0
+    assert window(world).sums.nodes["busy"].utilization == 1.0
+    assert window(world).sums.nodes["idle"].utilization == 0.0
 
 
 async def test_the_slowest_are_named_slowest_first() -> None:
@@ -156,7 +158,7 @@ async def test_costs_are_slot_time_with_what_was_wasted() -> None:
     await world.finish(request, reason=Reason.ENGINE_ERROR, output_tokens=5)
     await world.pass_time(1)
     await world.finish(request, output_tokens=7)
-    cost = window(world).costs["t", "m", "chat", "n0"]
+    cost = window(world).sums.costs["t", "m", "chat", "n0"]
     assert cost.requests == 1
     assert cost.slot_ns >= 2 * 3 * SECOND
     assert cost.node_ns == pytest.approx(cost.slot_ns / 4, abs=2)
@@ -169,7 +171,7 @@ async def test_tenants_at_will_do_not_fill_the_memory() -> None:
     for number in range(ROWS_MAX + 50):
         await world.submit(1, tenant=f"t{number}")
     await world.finish(*world.driver.scheduler.state.requests.copy().values())
-    costs = window(world).costs
+    costs = window(world).sums.costs
     assert len(costs) <= ROWS_MAX + 1
     assert sum(cost.requests for cost in costs.values()) == ROWS_MAX + 50
 
@@ -179,7 +181,7 @@ async def test_static_batches_tell_how_full_they_were() -> None:
     await world.join("n0", slots=4, mode=EngineMode.STATIC)
     await world.submit(3)
     await world.pass_time(0.1)
-    assert window(world).fills == {"m": [1, 3, 4]}
+    assert window(world).sums.fills == {"m": [1, 3, 4]}
 
 
 async def test_refusals_are_counted_by_reason() -> None:
@@ -188,3 +190,20 @@ async def test_refusals_are_counted_by_reason() -> None:
     await world.submit(2, model="unknown")
     await world.submit(1, deadline=world.clock.now() + MILLISECOND)
     assert window(world).rejects == {"MODEL_NOT_FOUND": 2}
+
+
+@pytest.mark.parametrize("length", [1, 9, 10, 11, 25, 59, 60])
+async def test_blocks_add_up_to_what_their_seconds_do(length: int) -> None:
+    world = SmallWorld()
+    await world.join("n0", slots=9)
+    for number in range(70):
+        await world.finish(*await world.submit(1 + number % 3, tenant=f"t{number % 4}"))
+        await world.pass_time(1)
+        window(world, 60).sums  # a report on the way  # noqa: B018
+    now = world.clock.now() // SECOND
+    seconds = [b for s, b in world.statistics._buckets.items() if s >= now - length]
+    sums = window(world, length).sums
+    key = ("m", INTERACTIVE, 5)
+    assert sums.flows[key].arrivals == sum(b.flows[key].arrivals for b in seconds if b.flows)
+    assert sums.nodes["n0"].succeeded == sum(b.nodes["n0"].succeeded for b in seconds)
+    assert sums.nodes["n0"].slots == 9 * len(seconds)

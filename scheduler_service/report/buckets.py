@@ -1,0 +1,180 @@
+"""What happened in a stretch of time? Sums by band, node and payer that can be added up.
+
+A bucket is one second; ten of them are absorbed into a block once they are over, so that a report
+over five minutes adds forty buckets and not three hundred. What callers choose freely (tenants,
+task types) makes a bounded number of rows; the rest goes into one row without them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from scheduler_service.core.outcomes import RequestClass
+from scheduler_service.core.types import Duration, Request
+from scheduler_service.report import histogram
+
+ROWS_MAX: Final = 1_000  # of one second
+SUM_ROWS_MAX: Final = 10_000  # of several
+SLOWEST_MAX: Final = 20
+OVERFLOW: Final = ""  # stands for the names that found no room
+
+FlowKey = tuple[str, RequestClass, int]  # pool, class, priority
+CostKey = tuple[str, str, str, str]  # tenant, model, task type, node
+Key = TypeVar("Key")
+Row = TypeVar("Row")
+
+
+@dataclass(slots=True)
+class Flow:
+    """Through one band of a queue."""
+
+    arrivals: int = 0
+    departures: int = 0
+    waits: histogram.Bars = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class NodeCount:
+    """Of one node. Callers' faults, refusals and cancels are no attempts of its own doing."""
+
+    succeeded: int = 0
+    failed: int = 0
+    latency: dict[str, list[int]] = field(default_factory=dict)  # by model: [number, sum in ns]
+    in_flight: int = 0  # inputs, summed over the samples; as the next
+    slots: int = 0
+
+    @property
+    def ended(self) -> int:
+        """Attempts that tell of the node."""
+        return self.succeeded + self.failed
+
+    @property
+    def failure_rate(self) -> float | None:
+        """0..1; None: nothing ended."""
+        return self.failed / self.ended if self.ended else None
+
+    @property
+    def avg_latency(self) -> Duration | None:
+        """Dispatch to result, of those that succeeded; None: there were none."""
+        number = sum(n for n, _ in self.latency.values())
+        return sum(total for _, total in self.latency.values()) // number if number else None
+
+    @property
+    def utilization(self) -> float | None:
+        """Share of the slot time that was used, 0..1; None: no sample."""
+        return min(1.0, self.in_flight / self.slots) if self.slots else None
+
+
+@dataclass(slots=True)
+class Cost:
+    """What work held."""
+
+    requests: int = 0
+    slot_ns: int = 0
+    node_ns: int = 0  # slot time by the node's slots
+    output_tokens: int = 0
+
+    def add(self, other: Cost) -> None:
+        """Field by field."""
+        self.requests += other.requests
+        self.slot_ns += other.slot_ns
+        self.node_ns += other.node_ns
+        self.output_tokens += other.output_tokens
+
+
+@dataclass(slots=True)
+class Bucket:
+    """One second, or the sum of several."""
+
+    rows_max: int = ROWS_MAX
+    flows: dict[FlowKey, Flow] = field(default_factory=dict)
+    nodes: dict[str, NodeCount] = field(default_factory=dict)
+    costs: dict[CostKey, Cost] = field(default_factory=dict)
+    fills: dict[str, list[int]] = field(default_factory=dict)  # static: [batches, inputs, room]
+    rejects: dict[str, int] = field(default_factory=dict)  # by reason
+    lost: dict[str, None] = field(default_factory=dict)  # nodes
+    slowest: list[tuple[Duration, int, Request]] = field(default_factory=list)  # a heap, by rid
+
+    def flow(self, pool: str, request_class: RequestClass, priority: int) -> Flow:
+        """The row of a band."""
+        key, rest = (pool, request_class, priority), (OVERFLOW, request_class, priority)
+        return self._row(self.flows, key, rest, Flow)
+
+    def node(self, node_id: str) -> NodeCount:
+        """The row of a node."""
+        return self._row(self.nodes, node_id, OVERFLOW, NodeCount)
+
+    def cost(self, tenant: str, model: str, task_type: str, node_id: str) -> Cost:
+        """The row of a payer on a node."""
+        key, rest = (tenant, model, task_type, node_id), (OVERFLOW, model, OVERFLOW, node_id)
+        return self._row(self.costs, key, rest, Cost)
+
+    def latency(self, node: NodeCount, model: str) -> list[int]:
+        """[number, sum in ns] of a model on a node."""
+        return self._row(node.latency, model, OVERFLOW, _pair)
+
+    def fill(self, pool: str) -> list[int]:
+        """[batches, inputs, room] of a pool."""
+        return self._row(self.fills, pool, OVERFLOW, _triple)
+
+    def note_slow(self, took: Duration, request: Request) -> None:
+        """Keep it if it is among the slowest."""
+        slowest = self.slowest
+        if len(slowest) < SLOWEST_MAX:
+            heapq.heappush(slowest, (took, request.rid, request))
+        elif took > slowest[0][0]:
+            heapq.heapreplace(slowest, (took, request.rid, request))
+
+    def _row(self, rows: dict[Key, Row], key: Key, rest: Key, make: Callable[[], Row]) -> Row:
+        """The row of the key, or the one of those that no longer find room."""
+        row = rows.get(key)
+        if row is None:
+            if len(rows) >= self.rows_max:
+                key = rest
+                row = rows.get(key)
+            if row is None:
+                row = rows[key] = make()
+        return row
+
+    def absorb(self, other: Bucket) -> None:
+        """Add all that is in the other one."""
+        for flow_key, flow in other.flows.items():
+            mine = self.flow(*flow_key)
+            mine.arrivals += flow.arrivals
+            mine.departures += flow.departures
+            histogram.merge_into(mine.waits, flow.waits)
+        for node_id, count in other.nodes.items():
+            self._absorb_node(self.node(node_id), count)
+        for cost_key, cost in other.costs.items():
+            self.cost(*cost_key).add(cost)
+        for pool, parts in other.fills.items():
+            _add_parts(self.fill(pool), parts)
+        for reason, number in other.rejects.items():
+            self.rejects[reason] = self.rejects.get(reason, 0) + number
+        self.lost |= other.lost
+        for took, _, request in other.slowest:
+            self.note_slow(took, request)
+
+    def _absorb_node(self, mine: NodeCount, other: NodeCount) -> None:
+        mine.succeeded += other.succeeded
+        mine.failed += other.failed
+        mine.in_flight += other.in_flight
+        mine.slots += other.slots
+        for model, parts in other.latency.items():
+            _add_parts(self.latency(mine, model), parts)
+
+
+def _add_parts(into: list[int], parts: list[Any]) -> None:
+    for index, part in enumerate(parts):
+        into[index] += part
+
+
+def _pair() -> list[int]:
+    return [0, 0]
+
+
+def _triple() -> list[int]:
+    return [0, 0, 0]
