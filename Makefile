@@ -31,11 +31,13 @@ gen: $(STAMP) ## Write the generated protocol code, its baseline and the golden 
 	@$(BIN)/python scripts/gen_protos.py
 	@$(BIN)/python scripts/protocol_baseline.py
 	@$(BIN)/python scripts/golden_messages.py
+	@$(BIN)/python scripts/config_docs.py
 
 gen-check: $(STAMP) ## Fail if `make gen` would change anything, or if the protocol broke
 	@$(BIN)/python scripts/gen_protos.py --check
 	@$(BIN)/python scripts/protocol_baseline.py --check
 	@$(BIN)/python scripts/golden_messages.py --check
+	@$(BIN)/python scripts/config_docs.py --check
 	@cd protos && ../$(BIN)/buf breaking --against ../tests/golden/protocol.binpb
 
 check: gen-check ## Format, lint, types, import contracts, protocol: all that runs no test

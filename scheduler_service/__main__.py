@@ -22,6 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     except config_sources.ConfigError as fault:
         sys.stderr.write(f"batchyard scheduler: the configuration cannot be used:\n{fault}\n")
         return 2
+    # Agents are started by exec: gRPC need not, and cannot, prepare for forks.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     writer = logs.set_up(form=loaded.config.log.format, level=loaded.config.log.level)
     try:
         with asyncio.Runner(loop_factory=serve.loop_factory()) as runner:

@@ -43,6 +43,7 @@ from scheduler_service.telemetry.setup import start_tracing, stop_tracing
 
 log = logging.getLogger(__name__)
 
+
 @dataclass(frozen=True, slots=True)
 class Addresses:
     """Where it answers."""
@@ -92,7 +93,8 @@ class App:
         self._statistics = Statistics(self._clock, window=config.report.window)
         self.driver.observe(self._eventlog)
         self.driver.observe(self._statistics)
-        self._http: Any = None
+        self._http: http.HttpPort | None = None
+        self._admin_port: admin.AdminPort | None = None
         self._draining = False
 
     def _limits(self) -> Limits:
@@ -161,19 +163,20 @@ class App:
             BindError: a port cannot be had.
         """
         listen = self._config.listen
-        admin_port = self._make_admin_port()
+        self._admin_port = self._make_admin_port()
         await self._servers.start(
             listen.host,
             [
                 Service(SERVICE, self._client_port.handlers(), listen.client_port),
                 Service(node.SERVICE, self._node_port.handlers(), listen.node_port),
-                Service(admin.SERVICE, admin_port.handlers(), listen.admin_port),
+                Service(admin.SERVICE, self._admin_port.handlers(), listen.admin_port),
             ],
             self._config.limits.max_message_bytes,
         )
         self._statistics.start(self.driver)
         self._http = await http.start_http(listen.host, listen.http_port, ready=self._why_not_ready)
         self._start_scaler()
+        self.driver.wake()
         ports = self._servers.ports
         return Addresses(
             client=f"{listen.host}:{ports[SERVICE]}",
@@ -254,6 +257,8 @@ class App:
         await self._node_port.close(
             Reason.SCHEDULER_DRAINING, "this scheduler has stopped", reconnect=True
         )
+        if self._admin_port is not None:
+            self._admin_port.close()
         await self._servers.stop(0.5)
         if self._http is not None:
             await self._http.stop()

@@ -8,7 +8,8 @@ loop's other work in between.
 
 A fault of the core (`InvariantViolation` or any other exception of `step`) is never hidden, and
 never a crash loop: the state cannot be trusted any more, so `on_fault` ends every open call with
-INTERNAL, closes the node sessions (agents come back by themselves) and installs a fresh core.
+INTERNAL, closes the node sessions (agents come back by themselves) and installs a fresh core. What
+waited in the inbox was about those calls and sessions, and is dropped.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Driver:
         self.faults = 0
         self._execute = execute
         self._observers = list(observers)
+        self._faulty: list[Observe] = []  # observers that have raised
         self._on_fault = on_fault
         self._max_events = max_events
         self._inbox: deque[Event] = deque()
@@ -80,6 +82,10 @@ class Driver:
         else:
             self.post(RequestsCancelled([rid], reason, message))
 
+    def wake(self) -> None:
+        """Take a turn though nothing happened: the core arms its own timers."""
+        self._schedule()
+
     def observe(self, observer: Observe) -> None:
         """Hand all further records to `observer`, too."""
         self._observers.append(observer)
@@ -105,15 +111,26 @@ class Driver:
             commands = self.scheduler.step(self.clock.now(), happened)
             self._execute(commands)
             records = self.scheduler.take_records()
-            for observer in self._observers:
-                observer(records)
         except Exception as fault:  # a bug of ours: see the module's docstring
             self.faults += 1
             log.critical("the core failed and starts anew", exc_info=fault)
+            inbox.clear()
             self.scheduler = self._on_fault(fault)
+        else:
+            for observer in self._observers:
+                self._tell(observer, records)
         if inbox:
             self._schedule()
         self._arm()
+
+    def _tell(self, observer: Observe, records: Sequence[Record]) -> None:
+        try:
+            observer(records)
+        except Exception:  # it watches; what it watches goes on
+            self.faults += 1
+            if observer not in self._faulty:
+                self._faulty.append(observer)
+                log.exception("%r failed; further faults of it are only counted", observer)
 
     def _arm(self) -> None:
         """Keep one timer, for the core's next wake-up."""

@@ -228,7 +228,7 @@ def _of_request(number: int, record: Record) -> Entry:
     request = record.request
     assert request is not None
     model = request.served_model
-    context, attempt = request.context, record.attempt
+    attempt = record.attempt
     whole = (
         number,
         record.at,
@@ -241,7 +241,7 @@ def _of_request(number: int, record: Record) -> Entry:
         "" if attempt is None else attempt.batch.batch_id,
         request.priority,
         request.task_type,
-        "" if context is None else getattr(context, "trace_id", ""),  # the edge's own
+        request.trace_id,
         (),
         record.data,
         "",

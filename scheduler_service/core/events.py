@@ -109,6 +109,7 @@ class ItemEnd:
     reason: Reason = Reason.NONE  # NONE: it succeeded
     message: str = ""
     refused: bool = False  # never started: not charged
+    input_tokens: int = 0
     output_tokens: int = 0
     payload: Any = None  # the whole result; opaque here
     metadata: dict[str, str] = field(default_factory=dict)

@@ -150,6 +150,7 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     attempt.engine.service.setdefault(model, ServiceEstimate()).learn(took, item.output_tokens)
     state.pools[model].estimate.learn(took, item.output_tokens)
     node.finished += 1
+    state.totals.input_tokens += item.input_tokens
     state.totals.output_tokens += item.output_tokens
     requests.answered_by(state, attempt)
     if (drain := ledger.open_drain(attempt)) is not None:

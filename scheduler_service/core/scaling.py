@@ -14,7 +14,7 @@ from scheduler_service.core.events import DrainRequested, ScaleFailed
 from scheduler_service.core.interfaces import ScaleView
 from scheduler_service.core.outcomes import NodeAvailability, NodeHealth
 from scheduler_service.core.state import Pool, State
-from scheduler_service.core.types import NEVER, Node
+from scheduler_service.core.types import NEVER, SECOND, Node
 
 TICK = "autoscale"
 
@@ -81,6 +81,10 @@ def _starting(state: State, pool: Pool, ready: int) -> int:
 
 def _plan(state: State, pool: Pool) -> None:
     view = view_of(state, pool)
+    if pool.scale.failures and view.ready >= pool.scale.desired > 0:
+        pool.scale.failures = 0
+    if state.now < pool.scale.retry_at:
+        return
     plan = state.policies.autoscale.plan(view, state.now)
     current = view.ready + view.starting
     if plan is None or plan.desired == current:
@@ -122,8 +126,13 @@ def _drain(state: State, pool: Pool, count: int) -> list[str]:
 
 
 def on_failed(state: State, event: ScaleFailed) -> None:
-    """The actuator could not: what it did not start is not awaited."""
+    """The actuator could not: what it did not start is not awaited, and the next try is later each
+    time (1 s, 2 s, ... 60 s), until one succeeds.
+    """
     pool = state.pools.get(event.pool)
     if pool is not None:
-        pool.scale.desired = len(ready_nodes(pool))
+        scale = pool.scale
+        scale.failures += 1
+        scale.desired = len(ready_nodes(pool))
+        scale.retry_at = state.now + min(60, 1 << min(6, scale.failures - 1)) * SECOND
         state.record(records.SCALE_FAILED, pool=event.pool, message=event.message)

@@ -39,6 +39,8 @@ class ScaleState:
     last_in_at: Instant = -NEVER
     idle_since: Instant = NEVER
     reason: str = ""
+    failures: int = 0  # of the actuator, since a node last joined
+    retry_at: Instant = -NEVER  # not asked again before
 
 
 @dataclass(slots=True)
@@ -76,6 +78,7 @@ class Totals:
     failovers: int = 0
     preemptions: int = 0
     batches: int = 0
+    input_tokens: int = 0
     output_tokens: int = 0
     wasted_output_tokens: int = 0
     late_results: int = 0

@@ -75,6 +75,7 @@ class Request:
     affinity_key: str = ""
     traits: Traits | None = None  # None: batches with everything of its model
     context: Any = None  # the edge's own; opaque here
+    trace_id: str = ""  # of a sampled request, for those who look at it later
 
     # Where it is. Written by the core only.
     state: RequestState = RequestState.QUEUED

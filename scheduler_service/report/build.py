@@ -123,9 +123,7 @@ class ReportBuilder:
         return self.statistics.node_totals.get(node.node_id, [0, 0])
 
     def _totals(self, totals: Totals) -> report_pb2.Totals:
-        written = _written(totals)
-        written.input_tokens = self.statistics.input_tokens
-        return written
+        return _written(totals)
 
     def _diagnose(self, window: Window) -> list[diagnosis.Finding]:
         return diagnosis.diagnose(
@@ -212,6 +210,7 @@ def _written(totals: Totals) -> report_pb2.Totals:
         failovers=totals.failovers,
         preemptions=totals.preemptions,
         batches=totals.batches,
+        input_tokens=totals.input_tokens,
         output_tokens=totals.output_tokens,
         wasted_output_tokens=totals.wasted_output_tokens,
         late_results=totals.late_results,

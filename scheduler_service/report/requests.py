@@ -41,7 +41,7 @@ def summary(request: Request, now: Instant) -> report_pb2.RequestSummary:
         output_tokens=_delivered(request),
         degraded=request.degraded,
         preemptions=request.preemptions,
-        trace_id=getattr(request.context, "trace_id", ""),
+        trace_id=request.trace_id,
     )
     if request.outcome is not None:
         built.finish_reason = _FINISH[request.outcome]

@@ -56,7 +56,6 @@ class Statistics:
         self.window = window  # the longest that can be looked back on
         self.started_at = clock.now()
         self.node_joined = False  # whether any node ever did
-        self.input_tokens = 0  # as engines count them; the edge adds, the core does not know
         self.node_totals: dict[str, list[int]] = {}  # by node: [succeeded, failed] attempts
         self.samples: dict[int, Sample] = {}  # by second, oldest first; as the next
         self._buckets: dict[int, Bucket] = {}

@@ -104,7 +104,7 @@ class RequestTracer:
             start_time=start,
             attributes=_request_attributes(request),
         )
-        entry.trace_id = f"{schedule.get_span_context().trace_id:032x}"
+        request.trace_id = entry.trace_id = f"{schedule.get_span_context().trace_id:032x}"
         self._open[request.rid] = RequestSpans(entry, rpc, schedule)
 
     def _rpc_span(self, opening: Opening, parent: SpanContext | None, start: int) -> Span:

@@ -5,17 +5,19 @@ collector receives them from the client, the scheduler and both agents.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from node_agent.engines.simulated_text import is_seamless
-from tests.integration.cluster import cluster, until
+from tests.integration.cluster import Cluster, cluster, until
 from tests.integration.otlp_receiver import Receiver, SeenSpan, receiver
 
 pytestmark = pytest.mark.slow
@@ -41,73 +43,45 @@ class Tree:
         return self.one(name, parent_id=parent.span_id)
 
 
-@pytest.fixture
-def client_spans() -> Iterator[list[TracerProvider]]:
-    """The process's tracer provider can be set once only: reset it around the test."""
-    from opentelemetry import trace
-
-    made: list[TracerProvider] = []
-    yield made
-    for provider in made:
-        provider.shutdown()
-    trace._TRACER_PROVIDER = None
-    trace._TRACER_PROVIDER_SET_ONCE._done = False
-
-
-def _trace_this_process(seen: Receiver, made: list[TracerProvider]) -> None:
-    from opentelemetry import trace
-
+@contextlib.asynccontextmanager
+async def client_spans(seen: Receiver) -> AsyncIterator[None]:
+    """Trace this process as its user would. The exporter runs in a thread, so that the receiver's
+    loop stays free for it; the global provider, which can be set once only, is reset at the end.
+    """
     provider = TracerProvider(resource=Resource.create({"service.name": "batchyard-client"}))
     exporter = OTLPSpanExporter(endpoint=f"{seen.endpoint}/v1/traces")
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=100))
     trace.set_tracer_provider(provider)
-    made.append(provider)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(provider.shutdown)
+        trace._TRACER_PROVIDER = None
+        trace._TRACER_PROVIDER_SET_ONCE._done = False
 
 
-async def test_the_trace_of_a_request_that_fails_over_once(
-    client_spans: list[TracerProvider],
-) -> None:
-    async with receiver() as seen:
-        env = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": seen.endpoint,
-            "OTEL_BSP_SCHEDULE_DELAY": "100",
-        }
+async def test_the_trace_of_a_request_that_fails_over_once() -> None:
+    async with receiver() as seen, client_spans(seen):
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": seen.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "100"}
         async with cluster(env=env) as running:
-            # The exporter of this process blocks: it must not run on the receiver's loop.
-            trace_id = await asyncio.to_thread(_stream_over_a_death, seen, client_spans, running)
-        await until(lambda: _complete(seen, trace_id), what="all spans have come")
+            trace_id = await _stream_over_a_death(running)
+            await until(lambda: _complete(seen, trace_id), what="all spans have come")
         _check(Tree([s for s in seen.spans if s.trace_id == trace_id]), seen)
 
 
-def _stream_over_a_death(seen, made, running) -> str:  # type: ignore[no-untyped-def]
-    """On a loop of its own, so that the receiver's loop stays free for this process's exporter."""
-
-    async def play() -> str:
-        from batchyard import AsyncClient
-        from tests.integration.cluster import Cluster
-
-        _trace_this_process(seen, made)
-        there = Cluster(running.scheduler, running.addresses)
-        there.env = running.env
-        there.client = AsyncClient(
-            running.addresses["client"], admin_address=running.addresses["admin"]
-        )
-        a = await there.agent("a", *AGENT)
-        stream = there.client.stream("p", model="m", max_tokens=40, task_type="chat", priority=8)
-        async with stream:
-            count = 0
-            async for _ in stream:
-                count += 1
-                if count == 5:
-                    await there.agent("b", *AGENT)
-                    a.signal(signal.SIGKILL)
-        assert is_seamless(stream.text)
-        await there.client.close()
-        for agent in there.agents.values():
-            await agent.end()
-        return stream.result.trace_id
-
-    return asyncio.run(play())
+async def _stream_over_a_death(running: Cluster) -> str:
+    a = await running.agent("a", *AGENT)
+    stream = running.client.stream("p", model="m", max_tokens=40, task_type="chat", priority=8)
+    async with stream:
+        count = 0
+        async for _ in stream:
+            count += 1
+            if count == 5:
+                await running.agent("b", *AGENT)
+                a.signal(signal.SIGKILL)
+    assert is_seamless(stream.text)
+    assert stream.result is not None
+    return stream.result.trace_id
 
 
 async def _complete(seen: Receiver, trace_id: str) -> bool:
