@@ -1,0 +1,31 @@
+"""What is measured, by name: each takes the run's `Bench` and returns its lines, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from benchmarks.bench import Bench
+from benchmarks.measured import Measured
+from benchmarks.measures import (
+    batches,
+    core,
+    latency,
+    memory,
+    multiplex,
+    start,
+    tokens,
+    unary,
+)
+
+ALL: Final[Mapping[str, Callable[[Bench], Awaitable[list[Measured]]]]] = {
+    "multiplex": multiplex.measure,
+    "unary": unary.measure,
+    "tokens": tokens.measure_packed,
+    "deltas": tokens.measure_single,
+    "latency": latency.measure,
+    "batches": batches.measure,
+    "memory": memory.measure,
+    "start": start.measure,
+    "core": core.measure,
+}

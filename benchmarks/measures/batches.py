@@ -1,0 +1,47 @@
+"""How full are the batches of a static engine, and how long are the gaps between them?
+
+A model that takes 20 ms for any batch of up to 32 can do 1,600 requests a second; 256 wait at any
+time. Without look-ahead the agent gets the next batch when one has ended, so each gap is a round
+trip; with a look-ahead of one batch the next one waits at the engine.
+"""
+
+from __future__ import annotations
+
+import time
+
+from batchyard import AsyncClient
+from benchmarks.bench import AHEAD, BATCH, BATCH_S, STATIC, Bench
+from benchmarks.loads import closed_loop
+from benchmarks.measured import Measured
+from benchmarks.measures.requests import OPTIONS, PROMPT
+
+WIDTH = 256
+
+
+async def measure(bench: Bench) -> list[Measured]:
+    """The lines batches.*."""
+    scheduler = await bench.scheduler()
+    lines: list[Measured] = []
+    async with AsyncClient(scheduler.addresses["client"]) as client:
+        for model, suffix in ((STATIC, ""), (AHEAD, "_ahead")):
+            await _round(client, model, bench.round_s / 5)
+            rounds = [await _round(client, model, bench.round_s) for _ in range(bench.rounds)]
+            limits = [float(BATCH)] * bench.rounds, [BATCH / BATCH_S] * bench.rounds
+            lines += [
+                Measured(f"batches.fill{suffix}", [fill for fill, _ in rounds], limits[0]),
+                Measured(f"batches.rate{suffix}", [rate for _, rate in rounds], limits[1]),
+            ]
+    return lines
+
+
+async def _round(client: AsyncClient, model: str, seconds: float) -> tuple[float, float]:
+    """Mean batch size and requests a second."""
+    batches: set[str] = set()
+
+    async def send() -> None:
+        result = await client.generate(PROMPT, model=model, **OPTIONS)
+        batches.add(result.proto.attempts[-1].batch_id)
+
+    began = time.perf_counter()
+    count = await closed_loop(send, width=WIDTH, seconds=seconds)
+    return count / len(batches), count / (time.perf_counter() - began)
