@@ -315,6 +315,8 @@ class SchedulerConfig(Section):
     """Defaults by task type, laid over the built-in ones; more may be added."""
     models: tuple[Annotated[ModelSection, BeforeValidator(_named)], ...] = ()
     """Known models. With any listed, task types may only name listed ones."""
+    default_model: ModelName | None = None
+    """For requests that name no model and whose task type has none."""
     autoscale: AutoscaleSection = AutoscaleSection()
     report: ReportSection = ReportSection()
     log: LogSection = LogSection()
@@ -367,10 +369,12 @@ class SchedulerConfig(Section):
     def task_defaults(self) -> TaskTypes:
         """What the edge fills in by task type, aliases of models resolved."""
         aliases = self.aliases()
+        fallback = self.default_model or ""
+        default = aliases.get(fallback, fallback)
         return TaskTypes(
             {
                 name: TaskDefaults(
-                    model=aliases.get(given.model or "", given.model or ""),
+                    model=aliases.get(given.model or "", given.model or "") or default,
                     priority=given.priority,
                     max_wait=NEVER if given.max_wait is None else given.max_wait,
                     timeout=NEVER if given.timeout is None else given.timeout,
@@ -378,7 +382,8 @@ class SchedulerConfig(Section):
                     output_tokens=given.expected_output_tokens or 0,
                 )
                 for name, given in self.task_types.items()
-            }
+            },
+            TaskDefaults(model=default),
         )
 
     def aliases(self) -> dict[str, str]:

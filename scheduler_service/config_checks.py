@@ -112,6 +112,12 @@ def _names(config: SchedulerConfig) -> Iterator[Finding]:
 def _task_types(config: SchedulerConfig) -> Iterator[Finding]:
     aliases = config.aliases()
     known = [model.name for model in config.models] + list(aliases)
+    default = config.default_model
+    if default and known and default not in known:
+        yield Finding(
+            ("default_model", "models"),
+            f'"{default}" is not listed in models{did_you_mean(default, known)}',
+        )
     for task_type, given in config.task_types.items():
         where = f"task_types.{task_type}"
         if task_type in ALIASES:

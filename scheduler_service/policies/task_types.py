@@ -31,14 +31,12 @@ class TaskDefaults:
 
 @dataclass(frozen=True, slots=True)
 class TaskTypes:
-    """The configured task types. Unknown ones are taken as they are, with plain defaults."""
+    """The configured task types. Unknown ones are taken as they are, with the plain defaults."""
 
     types: Mapping[str, TaskDefaults] = field(default_factory=dict)
+    plain: TaskDefaults = field(default_factory=TaskDefaults)
 
     def resolve(self, name: str) -> tuple[str, TaskDefaults]:
         """The canonical name ("summary" is "summarization", "" is "other") and its defaults."""
         canonical = ALIASES.get(name, name) or "other"
-        return canonical, self.types.get(canonical, _PLAIN)
-
-
-_PLAIN: Final = TaskDefaults()
+        return canonical, self.types.get(canonical, self.plain)

@@ -260,3 +260,16 @@ def test_sizes_are_read_exactly(text: str, size: int) -> None:
 def test_what_is_no_size_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="is no size"):
         size_bytes(text)
+
+
+def test_the_default_model_serves_requests_that_name_none() -> None:
+    loaded = load(None, environ={}, flags=["default_model=m", "task_types.chat.model=c"])
+    types = loaded.config.task_defaults()
+    assert types.resolve("qa")[1].model == "m"
+    assert types.resolve("of_their_own")[1].model == "m"
+    assert types.resolve("chat")[1].model == "c"
+
+
+def test_the_default_model_must_be_a_known_one() -> None:
+    with pytest.raises(ConfigError, match="default_model"):
+        load(None, environ={}, flags=["models=[a]", "default_model=b"])

@@ -46,6 +46,7 @@ def scheduler_config(
 ) -> dict[str, Any]:
     """The defaults, and with `autoscale` (fewest, most) an actuator that starts processes here."""
     config: dict[str, Any] = {"version": 1, "shutdown_grace": SHUTDOWN_GRACE}
+    config["default_model"] = model
     if autoscale is not None:
         # Known before any node has it: only so is there a pool to start the first node for.
         config["models"] = [model]
