@@ -7,6 +7,7 @@ every 10 s (`docs/protocol.md`), so no default setting of ours ends in GOAWAY to
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -53,8 +54,12 @@ class Servers:
         for service in services:
             key: object = service.port if service.port else service.name
             groups.setdefault(key, []).append(service)
-        for group in groups.values():
-            self._bind(host, group, max_message_bytes)
+        try:
+            for group in groups.values():
+                self._bind(host, group, max_message_bytes)
+        except BindError:
+            await self.stop(None)
+            raise
         self._names = [*_HEALTH_NAMES, *(service.name for service in services)]
         for server in self._servers:
             await server.start()
@@ -87,10 +92,9 @@ class Servers:
         for name in self._names:
             await self._health.set(name, _SERVING if serving else _NOT_SERVING)
 
-    async def stop(self, grace_s: float) -> None:
-        """End all RPCs that are left after `grace_s` seconds."""
-        for server in self._servers:
-            await server.stop(grace_s)
+    async def stop(self, grace_s: float | None) -> None:
+        """End all RPCs that are left after `grace_s` seconds, on all ports at once."""
+        await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
 
 
 def _options(max_message_bytes: int) -> list[tuple[str, Any]]:

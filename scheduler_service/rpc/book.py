@@ -1,8 +1,8 @@
 """Which requests are open, and which answers can be given again? By idempotency key.
 
 A key is (principal, tenant, request id). In flight: a second call attaches. Finished: the answer is
-replayed for a while. Another body under the same id conflicts. A cancelled call, or an error that a
-later try may cure, is never replayed. A restart forgets the keys of interactive calls.
+replayed for a while. Another body under the same id conflicts. A cancelled or expired call, or an
+error that a later try may cure, is never replayed. A restart forgets the keys of interactive calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler_service.core.types import Duration, Instant
 from scheduler_service.driver import Driver
 from scheduler_service.rpc import status
 from scheduler_service.rpc.entries import Caller, Entry, Key
-from scheduler_service.rpc.results import ResultBuilder
+from scheduler_service.rpc.results import ResultBuilder, failed
 from scheduler_service.rpc.validate import Refused
 
 
@@ -84,29 +84,44 @@ class Book:
             self._open[key] = entry
         self._driver.submit(request)
 
-    def leave(
-        self, entry: Entry, caller: Caller, reason: Reason = Reason.CANCELLED_BY_CLIENT
-    ) -> None:
-        """The caller went away or gave up; the last one takes the request with it."""
+    def leave(self, entry: Entry, caller: Caller) -> None:
+        """The caller went away; the last one takes the request with it, after its grace."""
         if caller not in entry.callers:
             return
-        entry.callers.remove(caller)
+        entry.leave(caller)
         if entry.callers or entry.detach_timer is not None:
             return
-        if entry.detach and reason is Reason.CANCELLED_BY_CLIENT:
+        if entry.detach:
             loop = asyncio.get_running_loop()
             entry.detach_timer = loop.call_later(entry.detach / 1e9, self._abandon, entry)
         else:
-            self._driver.cancel(entry.request.rid, reason)
+            self.cancel(entry, Reason.CANCELLED_BY_CLIENT)
+
+    def give_up(self, entry: Entry, caller: Caller, reason: Reason, message: str) -> None:
+        """The caller is to get an end with this reason: alone, it ends the request with it; where
+        others wait for the same request, only it leaves.
+        """
+        if len(entry.callers) > 1:
+            entry.leave(caller)
+            error = status.error(reason, message)
+            caller.finish(failed(error, entry.request.request_id), error)
+        else:
+            self.cancel(entry, reason, message)
 
     def cancel(self, entry: Entry, reason: Reason, message: str = "") -> None:
-        """End it for all its callers."""
+        """End it for all its callers. From now on its id stands for a new request."""
+        self._close(entry)
         self._driver.cancel(entry.request.rid, reason, message)
+
+    def _close(self, entry: Entry) -> None:
+        """Nobody joins it any more."""
+        if entry.key is not None and self._open.get(entry.key) is entry:
+            del self._open[entry.key]
 
     def _abandon(self, entry: Entry) -> None:
         entry.detach_timer = None
         if not entry.callers:
-            self._driver.cancel(entry.request.rid, Reason.CANCELLED_BY_CLIENT)
+            self.cancel(entry, Reason.CANCELLED_BY_CLIENT)
 
     def by_request_id(self, tenant: str, request_id: str) -> Entry | None:
         """An open entry, by its tenant and request id."""
@@ -119,31 +134,44 @@ class Book:
         entry = self.entries.pop(request.rid, None)
         if not self.entries:
             self.idle.set()
-        self._by_id.pop((request.tenant, request.request_id), None)
         request.context = None
         if request.output is not None:
             request.output.sink = None
         if entry is None:
             return
+        name = (request.tenant, request.request_id)
+        if self._by_id.get(name) == request.rid:
+            del self._by_id[name]
         if entry.detach_timer is not None:
             entry.detach_timer.cancel()
+        self._close(entry)
         whole = entry.end(command, results)
-        key = entry.key
-        if key is not None:
-            self._open.pop(key, None)
-            final = command.outcome not in (Outcome.CANCELLED, Outcome.REJECTED)
-            if final and command.reason not in status.RETRYABLE:
-                self._remember(key, entry.body_hash, whole)
+        if entry.key is not None and _is_final(command):
+            self._remember(entry.key, entry.body_hash, whole)
         entry.request_bytes = b""
 
     def _remember(self, key: Key, body_hash: bytes, result: bytes) -> None:
         self._forget(key)
-        self._replays[key] = (self._clock.now(), body_hash, result)
+        now, replays = self._clock.now(), self._replays
+        replays[key] = (now, body_hash, result)
         self._replay_bytes += len(result)
-        while self._replay_bytes > self._replay_limit:
-            self._forget(next(iter(self._replays)))
+        while replays:
+            oldest = next(iter(replays))
+            young = now - replays[oldest][0] <= self._replay_for
+            if young and self._replay_bytes <= self._replay_limit:
+                break
+            self._forget(oldest)
 
     def _forget(self, key: Key) -> None:
         replay = self._replays.pop(key, None)
         if replay is not None:
             self._replay_bytes -= len(replay[2])
+
+
+def _is_final(command: FinishRequest) -> bool:
+    """Whether a later try of the same request would end alike."""
+    if command.outcome is Outcome.SUCCEEDED:
+        return True
+    reason = command.reason
+    retryable = reason in status.RETRYABLE or reason is Reason.INTERNAL
+    return command.outcome is Outcome.FAILED and not retryable

@@ -4,6 +4,8 @@ filled in; the bytes themselves stay as they came, for the dispatch.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Container
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
@@ -13,15 +15,16 @@ from google.protobuf.message import DecodeError, Message
 from batchyard.v1 import inference_pb2
 from scheduler_service.core.outcomes import Reason, ResumeMode
 from scheduler_service.core.types import NEVER, Instant, Request, Traits
-from scheduler_service.policies.task_types import TaskTypes
+from scheduler_service.policies.task_types import TaskDefaults, TaskTypes
 from scheduler_service.rpc import faults
 from scheduler_service.rpc.validate import Limits, Refused, check, nanoseconds
 
 _InferenceRequest: Final = inference_pb2.InferenceRequest
-_INPUT_NUMBER: Final = {
+_INPUT_NUMBERS: Final = {
     field.name: field.number
     for field in _InferenceRequest.DESCRIPTOR.oneofs_by_name["input"].fields
 }
+_WITHOUT_PARAMS: Final = frozenset({"tensors", "embedding"})
 # Not part of what a request id stands for: ids, time, trace and hints.
 _NOT_HASHED: Final = (
     "request_id", "tenant", "user_id", "timeout", "affinity_key", "trace", "cost_hint",
@@ -36,7 +39,7 @@ class Parsed:
 
     request: Request
     message: inference_pb2.InferenceRequest
-    client_id: bool  # whether the client chose the request id
+    fields: dict[str, Any]  # of the message, those that are set
 
 
 def parse(kind: type[M], data: bytes, *, prefix: str = "") -> M:
@@ -64,6 +67,8 @@ class Converter:
         self._task_types = task_types
         self._aliases = aliases
         self._max_attempts = max_attempts
+        # No client chooses such an id by accident, and no other start of a scheduler gives it.
+        self._id_prefix = f"r-{os.urandom(4).hex()}-"
 
     def convert(
         self, data: bytes, *, rid: int, now: Instant, rpc_deadline: Instant, stream: bool
@@ -81,72 +86,63 @@ class Converter:
                 metadata={"limitBytes": str(limits.max_request_bytes)},
             )
         message = parse(_InferenceRequest, data)
-        check(message, limits)
-        request = self._request(message, rid, now, rpc_deadline)
+        fields = check(message, limits)
+        request = self._request(fields, rid, now)
         request.stream = stream
         request.size_bytes = len(data)
-        return Parsed(request, message, bool(message.request_id))
+        if rpc_deadline < request.deadline:
+            request.deadline = rpc_deadline  # the earlier of the two counts
+        return Parsed(request, message, fields)
 
-    def _request(
-        self,
-        message: inference_pb2.InferenceRequest,
-        rid: int,
-        now: Instant,
-        rpc_deadline: Instant,
-    ) -> Request:
-        task_type, defaults = self._task_types.resolve(message.task_type)
-        model = message.model or defaults.model
+    def _request(self, fields: dict[str, Any], rid: int, now: Instant) -> Request:
+        get = fields.get
+        task_type, defaults = self._task_types.resolve(get("task_type", ""))
+        model = get("model") or defaults.model
         if not model:
             raise Refused(
                 f"no model given, and task type {task_type!r} has no default", field="model"
             )
-        kind = message.WhichOneof("input") or ""
         request = Request(
             rid,
-            message.request_id or f"r-{rid:x}",
+            get("request_id") or f"{self._id_prefix}{rid:x}",
             self._aliases.get(model, model),
-            message.priority or defaults.priority,
+            get("priority") or defaults.priority,
             now,
+            get("tenant", ""),
+            get("user_id", ""),
+            task_type,
         )
-        request.tenant = message.tenant
-        request.user_id = message.user_id
-        request.task_type = task_type
-        request.affinity_key = message.affinity_key
+        request.affinity_key = get("affinity_key", "")
         request.max_attempts = self._max_attempts
         request.output_tokens = defaults.output_tokens
-        request.traits = Traits(input_kind=_INPUT_NUMBER[kind])
-        self._times(message, request, now, rpc_deadline, defaults)
+        self._times(fields, request, now, defaults)
         request.degrade = defaults.degrade
-        if message.HasField("degrade"):
-            self._degrade(message.degrade, request)
-        if message.HasField("failover"):
-            request.max_attempts = message.failover.max_attempts or self._max_attempts
-            request.resume_mode = ResumeMode(message.failover.resume_mode)
-        if message.HasField("params"):
-            _apply_params(message.params, request, request.traits)
-        if message.HasField("cost_hint") and message.cost_hint.expected_output_tokens:
-            request.output_tokens = message.cost_hint.expected_output_tokens
-        _apply_input(message, kind, request, request.traits)
+        if "degrade" in fields:
+            self._degrade(fields["degrade"], request)
+        if "failover" in fields:
+            request.max_attempts = fields["failover"].max_attempts or self._max_attempts
+            request.resume_mode = ResumeMode(fields["failover"].resume_mode)
+        traits = request.traits = Traits()
+        kind = next(name for name in _INPUT_NUMBERS if name in fields)
+        if "params" in fields and kind not in _WITHOUT_PARAMS:
+            _apply_params(fields["params"], request, traits)
+        if "cost_hint" in fields and fields["cost_hint"].expected_output_tokens:
+            request.output_tokens = fields["cost_hint"].expected_output_tokens
+        _apply_input(kind, fields[kind], request, traits)
         return request
 
     def _times(
-        self,
-        message: inference_pb2.InferenceRequest,
-        request: Request,
-        now: Instant,
-        rpc_deadline: Instant,
-        defaults: Any,
+        self, fields: dict[str, Any], request: Request, now: Instant, defaults: TaskDefaults
     ) -> None:
-        """Budgets become instants here, on arrival; the earlier of the two deadlines counts."""
-        timeout = defaults.timeout
-        if message.HasField("timeout"):
-            timeout = nanoseconds(message.timeout, "timeout", zero=False)
+        """Budgets become instants here, on arrival."""
+        timeout, max_wait = defaults.timeout, defaults.max_wait
+        if "timeout" in fields:
+            timeout = nanoseconds(fields["timeout"], "timeout", zero=False)
+        if "max_wait" in fields:
+            max_wait = min(NEVER, nanoseconds(fields["max_wait"], "max_wait", zero=True))
         if timeout < NEVER:
             request.deadline = now + min(timeout, self.limits.max_timeout)
-        request.deadline = min(request.deadline, rpc_deadline)
-        request.max_wait = defaults.max_wait
-        if message.HasField("max_wait"):
-            request.max_wait = min(NEVER, nanoseconds(message.max_wait, "max_wait", zero=True))
+        request.max_wait = max_wait
 
     def _degrade(self, policy: inference_pb2.DegradePolicy, request: Request) -> None:
         request.degrade = tuple(
@@ -165,35 +161,36 @@ def _apply_params(params: inference_pb2.GenerationParams, request: Request, trai
     request.continuable = choices == 1 and params.WhichOneof("constraint") is None
 
 
-def _apply_input(
-    message: inference_pb2.InferenceRequest, kind: str, request: Request, traits: Traits
-) -> None:
+def _apply_input(kind: str, given: Any, request: Request, traits: Traits) -> None:
     """How long it is, and how many inputs it counts for."""
+    traits.input_kind = _INPUT_NUMBERS[kind]
     if kind == "text":
-        traits.length = len(message.text.prompt)
+        traits.length = len(given.prompt)
     elif kind == "tokens":
-        traits.length = request.prompt_tokens = len(message.tokens.ids)
+        traits.length = request.prompt_tokens = len(given.ids)
     elif kind == "embedding":
-        traits.length = max(len(text) for text in message.embedding.texts)
-        traits.dimensions = message.embedding.dimensions
-        request.inputs = len(message.embedding.texts)
+        traits.length = max(len(text) for text in given.texts)
+        traits.dimensions = given.dimensions
+        request.inputs = len(given.texts)
         request.continuable = False
     elif kind == "tensors":
-        tensors = message.tensors.tensors
+        tensors = given.tensors
         traits.tensor_shapes = ";".join(f"{t.name}:{t.datatype}:{list(t.shape)}" for t in tensors)
         traits.length = max((t.shape[0] if t.shape else 1) for t in tensors)
         request.continuable = False
     else:
-        traits.length = message.ByteSize()
+        traits.length = given.ByteSize()
         request.continuable = request.continuable and kind == "chat"
 
 
-def body_hash(message: inference_pb2.InferenceRequest) -> bytes:
+def body_hash(message: inference_pb2.InferenceRequest, fields: Container[str]) -> bytes:
     """What a request id stands for: the fields as the client sent them, without ids, time, trace
-    and hints (the list is the protocol's, at `InferenceRequest.request_id`).
+    and hints (the list is the protocol's, at `InferenceRequest.request_id`). `fields`: names of
+    those that are set.
     """
     body = _InferenceRequest()
     body.CopyFrom(message)
     for name in _NOT_HASHED:
-        body.ClearField(name)
+        if name in fields:
+            body.ClearField(name)
     return blake2b(body.SerializeToString(deterministic=True), digest_size=16).digest()

@@ -9,16 +9,20 @@ when the last one leaves (after `detach_grace`, where one was asked for).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Protocol
 
 from batchyard.v1 import scheduler_service_pb2, types_pb2
-from batchyard.wire.v1 import wire_pb2
 from scheduler_service.clock import Clock
 from scheduler_service.core.commands import AcceptRequest, FinishRequest
+from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import Attempt, Duration, Instant, Request
 from scheduler_service.rpc import status
-from scheduler_service.rpc.results import ResultBuilder, text_outputs
+from scheduler_service.rpc.delivered import Delivered, missing
+from scheduler_service.rpc.results import ResultBuilder, failed, text_outputs
+
+log = logging.getLogger(__name__)
 
 Key = tuple[str, str, str]  # principal, tenant, request id
 
@@ -58,8 +62,7 @@ class Entry:
     __slots__ = (
         "_announced",
         "_clock",
-        "_texts",
-        "_token_ids",
+        "_delivered",
         "body_hash",
         "callers",
         "deltas",
@@ -97,20 +100,24 @@ class Entry:
         self.extras: list[types_pb2.DeltaExtra] = []
         self._clock = clock
         self._announced: Attempt | None = None
-        self._texts: dict[tuple[int, int], list[str]] = {}
-        self._token_ids: list[int] = []
+        self._delivered: dict[tuple[int, int], Delivered] = {}  # by choice and channel
 
     def accept(self, command: AcceptRequest) -> None:
         """Tell the streaming callers that it waits."""
-        message = scheduler_service_pb2.Accepted(
-            request_id=self.request.request_id, queue_position=command.ahead
-        )
-        message.receive_time.CopyFrom(self._clock.timestamp(self.request.received_at))
-        if command.estimated_wait:
-            message.estimated_wait.CopyFrom(status.duration(command.estimated_wait))
         for caller in self.callers:
             if caller.streams:
+                message = self._accepted()
+                message.queue_position = command.ahead
+                if command.estimated_wait:
+                    message.estimated_wait.CopyFrom(status.duration(command.estimated_wait))
                 caller.accepted(message)
+
+    def _accepted(self) -> scheduler_service_pb2.Accepted:
+        message = scheduler_service_pb2.Accepted()
+        message.request_id = self.request.request_id
+        wall = self._clock.wall_ns(self.request.received_at)
+        message.receive_time.seconds, message.receive_time.nanos = divmod(wall, 1_000_000_000)
+        return message
 
     def begin(self, attempt: Attempt, *, restarted: bool = False) -> None:
         """Announce the attempt's node to streaming callers, once."""
@@ -118,24 +125,24 @@ class Entry:
             return
         if self._announced is not None and self._announced.output_id != attempt.output_id:
             restarted = True
-            self._texts.clear()
-            self._token_ids.clear()
+            self._delivered.clear()
             self.extras.clear()
         self._announced = attempt
-        message = self._started(attempt, restarted)
         for caller in self.callers:
             if caller.streams:
-                caller.started(message)
+                caller.started(self._started(attempt, restarted))
 
     def _started(self, attempt: Attempt, restarted: bool) -> scheduler_service_pb2.Started:
-        return scheduler_service_pb2.Started(
-            attempt=attempt.number,
-            node_id=attempt.node.node_id,
-            model=attempt.model,
-            degraded=self.request.degraded,
-            output_id=attempt.output_id,
-            restarted=restarted,
-        )
+        message = scheduler_service_pb2.Started()
+        message.attempt = attempt.number
+        message.node_id = attempt.engine.node.node_id
+        message.model = attempt.model
+        message.output_id = attempt.output_id
+        if self.request.degraded:
+            message.degraded = True
+        if restarted:
+            message.restarted = True
+        return message
 
     def deliver(
         self,
@@ -151,20 +158,23 @@ class Entry:
         if not self.first_output_at:
             self.first_output_at = self._clock.now()
         self.deltas += 1
-        parts = self._texts.get((choice, channel))
-        if parts is None:
-            parts = self._texts[choice, channel] = []
-        parts.append(text)
+        delivered = self._delivered.get((choice, channel))
+        if delivered is None:
+            delivered = self._delivered[choice, channel] = Delivered()
+        delivered.texts.append(text)
         if token_ids:
-            self._token_ids.extend(token_ids)
+            delivered.ids.append((offset, token_ids))
         for caller in self.callers:
             if caller.streams:
                 caller.delta(choice, channel, offset, text, tokens, token_ids)
 
     def deliver_extra(self, extra: types_pb2.DeltaExtra) -> None:
-        """A rare row; kept for callers that attach later."""
+        """A rare row; kept for callers that attach later, but for totals, which newer ones void."""
         self._announce_speaker()
-        self.extras.append(extra)
+        if extra.HasField("tool_call") or extra.logprobs:
+            kept = types_pb2.DeltaExtra()
+            kept.CopyFrom(extra)  # a part of a message would keep all of it in memory
+            self.extras.append(kept)
         for caller in self.callers:
             if caller.streams:
                 caller.extra(extra)
@@ -179,72 +189,77 @@ class Entry:
 
     def delivered_text(self, channel: int) -> str:
         """What callers have been sent of choice 0 on that channel."""
-        return "".join(self._texts.get((0, channel), ()))
+        delivered = self._delivered.get((0, channel))
+        return "" if delivered is None else "".join(delivered.texts)
 
     def delivered_token_ids(self) -> Sequence[int]:
-        """Ids that callers have been sent, where they asked for ids."""
-        return self._token_ids
+        """Ids of choice 0 that callers have been sent, where they asked for ids."""
+        delivered = self._delivered.get((0, 0))
+        return () if delivered is None else delivered.all_ids()
 
     def attach(self, caller: Caller, have: scheduler_service_pb2.AttachPoint | None) -> None:
-        """Join a request in flight; a streaming caller gets what it lacks, then the rest."""
-        self.callers.append(caller)
+        """Join a request in flight; a streaming caller gets what it lacks, then the rest.
+
+        Raises:
+            Refused: `have` is not a point of this output.
+        """
+        attempt = self._announced
+        same = have is not None and attempt is not None and have.output_id == attempt.output_id
+        offsets = have.offsets if have is not None and same else ()
+        rows = missing(self._delivered, offsets)
+        self.callers = [*self.callers, caller]
         if self.detach_timer is not None:
             self.detach_timer.cancel()
             self.detach_timer = None
         if not caller.streams:
             return
-        message = scheduler_service_pb2.Accepted(request_id=self.request.request_id, attached=True)
-        message.receive_time.CopyFrom(self._clock.timestamp(self.request.received_at))
+        message = self._accepted()
+        message.attached = True
         caller.accepted(message)
-        if self._announced is not None:
-            self._catch_up(caller, self._announced, have)
-
-    def _catch_up(
-        self, caller: Caller, attempt: Attempt, have: scheduler_service_pb2.AttachPoint | None
-    ) -> None:
-        offsets: dict[tuple[int, int], int] = {}
-        same = have is not None and have.output_id == attempt.output_id
-        if have is not None and same:
-            offsets = {(o.choice_index, o.channel): o.offset for o in have.offsets}
+        if attempt is None:
+            return
         had_other = have is not None and have.output_id != 0 and not same
         caller.started(self._started(attempt, had_other))
+        known = {(o.choice_index, o.channel): o.offset for o in offsets}
         for extra in self.extras:
-            if extra.offset >= offsets.get((extra.choice_index, extra.channel), 0):
+            if extra.offset >= known.get((extra.choice_index, extra.channel), 0):
                 caller.extra(extra)
-        for (choice, channel), parts in self._texts.items():
-            text = "".join(parts).encode()
-            start = offsets.get((choice, channel), 0)
-            rest = text[start:]
-            if rest:
-                caller.delta(choice, channel, start, rest.decode(), 0, ())
+        for row in rows:
+            caller.delta(*row)
+
+    def leave(self, caller: Caller) -> None:
+        """The caller waits no more. The list is new, for this may happen while it is walked."""
+        self.callers = [other for other in self.callers if other is not caller]
 
     def end(self, command: FinishRequest, results: ResultBuilder) -> bytes:
         """Give every caller the result; returns it as one who did not stream would get it."""
+        callers, self.callers = self.callers, []
+        try:
+            streamed, whole, error = self._results(command, results)
+        except Exception:  # ours: the callers must hear of it all the same
+            log.exception("the result of request %s cannot be built", self.request.request_id)
+            error = status.error(Reason.INTERNAL, "the result cannot be built; this is logged")
+            streamed = whole = failed(error, self.request.request_id)
+        for caller in callers:
+            try:
+                caller.finish(streamed if caller.streams else whole, error)
+            except Exception:  # ours: the other callers must hear of it all the same
+                log.exception("a caller of request %s was not told", self.request.request_id)
+        return whole
+
+    def _results(
+        self, command: FinishRequest, results: ResultBuilder
+    ) -> tuple[bytes, bytes, types_pb2.Error | None]:
+        """The result for who has had its output as deltas, the one for who has not, the error."""
         built = results.build(command, first_output_at=self.first_output_at, trace_id=self.trace_id)
         for key, value in self.labels.items():
             built.labels[key] = value
         error = built.error if built.HasField("error") else None
-        whole = self._whole(command, built)
         payload = command.payload
-        if payload is not None and payload.outputs and not self._texts:
-            streamed = whole  # nothing went as deltas: the outputs are all there is
-        else:
-            streamed = built.SerializeToString()
-        callers, self.callers = self.callers, []
-        for caller in callers:
-            caller.finish(streamed if caller.streams else whole, error)
-        return whole
-
-    def _whole(self, command: FinishRequest, built: wire_pb2.PackedInferenceResult) -> bytes:
-        """The result with all outputs."""
-        payload = command.payload
+        streamed = built.SerializeToString() if self._delivered else b""
         if payload is not None and payload.outputs:
-            outputs: Sequence[bytes] = payload.outputs
-        elif self._texts:
-            outputs = text_outputs(self._texts, self._token_ids, built.finish_reason)
-        else:
-            return built.SerializeToString()
-        copy = wire_pb2.PackedInferenceResult()
-        copy.CopyFrom(built)
-        copy.outputs.extend(outputs)
-        return copy.SerializeToString()
+            built.outputs.extend(payload.outputs)
+        elif self._delivered:
+            built.outputs.extend(text_outputs(self._delivered, built.finish_reason))
+        whole = built.SerializeToString()
+        return streamed or whole, whole, error

@@ -45,6 +45,21 @@ def locate(descriptor: Any, data: bytes, *, prefix: str = "", depth: int = 0) ->
     return prefix.rstrip(".") if depth == 0 else _parent(prefix)
 
 
+def number(data: bytes, field: int) -> int:
+    """The last value of a varint field before the bytes stop making sense; 0: there is none."""
+    position = found = 0
+    try:
+        while position < len(data):
+            tag, after = _varint(data, position)
+            if tag == field << 3:
+                found, position = _varint(data, after)
+            else:
+                _, _, _, position = _field(data, position)
+    except _Broken:
+        pass
+    return found
+
+
 def _parent(prefix: str) -> str:
     """What `locate` of the enclosing message calls "nothing found in here"."""
     return prefix.rstrip(".").rpartition(".")[0]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import grpc
 
-from batchyard.v1 import inference_pb2, scheduler_service_pb2, types_pb2
+from batchyard.v1 import inference_pb2, scheduler_service_pb2
 from scheduler_service.clock import Clock
 from scheduler_service.core.types import NEVER, Duration, Instant
 from scheduler_service.rpc import status
@@ -30,12 +30,13 @@ FEATURES: Final = (
     "continue",
     "restart",
 )
+MAX_TRACESTATE: Final = 512  # characters; a longer one is dropped, not truncated
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(slots=True)
 class Opening:
-    """A call as the servicers hand it to `_open`."""
+    """A call as the servicers hand it to `Intake.open`."""
 
     data: bytes  # InferenceRequest
     principal: str
@@ -65,8 +66,12 @@ class Intake:
         self._on_entry = on_entry  # the tracer decides here whether the request is sampled
         self._rid = 0
 
-    def open(self, opening: Opening, caller: Caller, *, prefix: str) -> Entry | None:
-        """Convert the call, and join or make its entry. None: it was answered already."""
+    def open(self, opening: Opening, caller: Caller) -> Entry | None:
+        """Convert the call, and join or make its entry. None: it was answered already.
+
+        Raises:
+            Refused: naming the field, relative to the message that has `request` and `attach`.
+        """
         self._rid += 1
         try:
             parsed = self._converter.convert(
@@ -77,39 +82,49 @@ class Intake:
                 stream=caller.streams,
             )
         except Refused as refused:
-            if refused.error.field:
-                refused.error.field = prefix + refused.error.field
+            refused.within("request")
             raise
-        message, request = parsed.message, parsed.request
+        request, fields = parsed.request, parsed.fields
         key: Key | None = None
         digest = b""
-        if parsed.client_id:
+        if "request_id" in fields:
             key = (opening.principal, request.tenant, request.request_id)
-            digest = body_hash(message)
-            found = self.book.find(key, digest)
-            if isinstance(found, Entry):
-                found.detach = max(found.detach, opening.detach_grace)
-                found.attach(caller, opening.attach)
-                return found
+            digest = body_hash(parsed.message, fields)
+            try:
+                found = self.book.find(key, digest)
+            except Refused as refused:
+                refused.within("request")
+                raise
             if found is not None:
-                caller.finish(*_replayed(found))
-                return None
+                return self._join(found, opening, caller)
         entry = Entry(request, opening.data, self.clock)
-        entry.detach = opening.detach_grace
-        if message.labels:
-            entry.labels = dict(message.labels)
-        if message.HasField("trace"):
-            entry.traceparent, entry.tracestate = (
-                message.trace.traceparent,
-                message.trace.tracestate,
-            )
-        else:
-            entry.traceparent, entry.tracestate = opening.tracing
+        if key is not None:  # else nobody could come back to it
+            entry.detach = opening.detach_grace
+        if "labels" in fields:
+            entry.labels = dict(fields["labels"])
+        trace = fields.get("trace")
+        traces = opening.tracing if trace is None else (trace.traceparent, trace.tracestate)
+        entry.traceparent, entry.tracestate = traces
+        if len(entry.tracestate) > MAX_TRACESTATE:
+            entry.tracestate = ""
         if self._on_entry is not None:
             self._on_entry(entry, opening)
         entry.callers.append(caller)
         self.book.open(entry, key, digest)
         return entry
+
+    def _join(self, found: Entry | bytes, opening: Opening, caller: Caller) -> Entry | None:
+        """The request is known: wait for its end with the others, or have it at once."""
+        if isinstance(found, Entry):
+            found.attach(caller, opening.attach)
+            found.detach = max(found.detach, opening.detach_grace)
+            return found
+        message = inference_pb2.InferenceResult.FromString(found)
+        message.replayed = True
+        caller.finish(
+            message.SerializeToString(), message.error if message.HasField("error") else None
+        )
+        return None
 
     def next_number(self) -> int:
         """A number for ids of streams; shares the requests' counter."""
@@ -130,23 +145,6 @@ class Intake:
             max_timeout=status.duration(limits.max_timeout),
             max_detach_grace=status.duration(limits.max_detach_grace),
         )
-
-
-def failed(error: types_pb2.Error, request_id: str = "") -> bytes:
-    """A result that is nothing but its error: the call never reached the core."""
-    finish = types_pb2.FINISH_REASON_REJECTED
-    if error.code == grpc.StatusCode.CANCELLED.value[0]:
-        finish = types_pb2.FINISH_REASON_CANCELLED
-    return inference_pb2.InferenceResult(
-        request_id=request_id, finish_reason=finish, error=error
-    ).SerializeToString()
-
-
-def _replayed(result: bytes) -> tuple[bytes, types_pb2.Error | None]:
-    message = inference_pb2.InferenceResult.FromString(result)
-    message.replayed = True
-    error = message.error if message.HasField("error") else None
-    return message.SerializeToString(), error
 
 
 def principal_of(context: Context) -> str:

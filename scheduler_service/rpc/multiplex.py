@@ -7,12 +7,14 @@ a whole ends the stream. When the stream is gone, so are its calls.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
+from typing import Final
 
 from batchyard.v1 import scheduler_service_pb2, types_pb2
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.rpc import status
+from scheduler_service.rpc import faults, status
 from scheduler_service.rpc.convert import parse
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import (
@@ -20,38 +22,40 @@ from scheduler_service.rpc.intake import (
     Context,
     Intake,
     Opening,
-    failed,
     principal_of,
     tracing_of,
 )
+from scheduler_service.rpc.results import failed
 from scheduler_service.rpc.streams import MultiplexWriter
-from scheduler_service.rpc.validate import Refused
+from scheduler_service.rpc.validate import Refused, nanoseconds
+
+log = logging.getLogger(__name__)
+
+MAX_COALESCE: Final = 1_000_000_000
+_CALL_ID: Final = wire_pb2.PackedCall.CALL_ID_FIELD_NUMBER
 
 
 class _MultiplexCall:
     """One call of a Multiplex stream."""
 
-    __slots__ = ("call_id", "entry", "stream", "streams")
+    __slots__ = ("call_id", "cut", "entry", "stream", "streams")
 
     def __init__(self, call_id: int, streams: bool, stream: MultiplexStream) -> None:
         self.call_id = call_id
         self.streams = streams
         self.stream = stream
+        self.cut = False  # nobody reads its output any more
         self.entry: Entry | None = None
 
     def accepted(self, message: scheduler_service_pb2.Accepted) -> None:
         """Pass it on under this call's id."""
-        mine = scheduler_service_pb2.Accepted()
-        mine.CopyFrom(message)
-        mine.call_id = self.call_id
-        self.stream.writer.accepted(mine)
+        message.call_id = self.call_id
+        self.stream.writer.accepted(message)
 
     def started(self, message: scheduler_service_pb2.Started) -> None:
         """Pass it on under this call's id."""
-        mine = scheduler_service_pb2.Started()
-        mine.CopyFrom(message)
-        mine.call_id = self.call_id
-        self.stream.writer.started(mine)
+        message.call_id = self.call_id
+        self.stream.writer.started(message)
 
     def delta(
         self,
@@ -63,6 +67,8 @@ class _MultiplexCall:
         token_ids: Sequence[int],
     ) -> None:
         """Pass it on; cut the call off where its reader is too slow."""
+        if self.cut:
+            return
         writer = self.stream.writer
         if not writer.delta(self.call_id, choice, channel, offset, text, tokens, token_ids):
             self.stream.cut_off(self)
@@ -72,36 +78,40 @@ class _MultiplexCall:
         mine = types_pb2.DeltaExtra()
         mine.CopyFrom(extra)
         mine.id = self.call_id
-        self.stream.writer.extra(mine)
+        if not self.cut and not self.stream.writer.extra(mine):
+            self.stream.cut_off(self)
 
     def finish(self, result: bytes, error: types_pb2.Error | None) -> None:  # noqa: ARG002
         """The end."""
-        self.stream.calls.pop(self.call_id, None)
-        self.stream.writer.result(self.call_id, result)
-        self.stream.check_done()
+        stream = self.stream
+        stream.calls.pop(self.call_id, None)
+        stream.writer.result(self.call_id, result)
+        stream.check_done()
 
 
 class MultiplexStream:
     """The calls of one Multiplex stream."""
 
     def __init__(self, intake: Intake) -> None:
+        limits = intake.limits
         self.calls: dict[int, _MultiplexCall] = {}
-        self.writer = MultiplexWriter(intake.limits.max_output_buffer)
+        self.writer = MultiplexWriter(limits.max_output_buffer, limits.max_outstanding)
         self._intake = intake
         self._book = intake.book
         self._done = False  # the client sends no more calls
 
     async def serve(self, requests: AsyncIterator[bytes], context: Context) -> None:
         """Read and write until the client is done and answered, or gone."""
-        reader = asyncio.create_task(self._read(requests, context))
+        reader = asyncio.create_task(self._read(requests, context), name="multiplex reader")
         try:
             await self.writer.run(context.write)
             await reader
         except Refused as refused:
             await status.abort_with(context, refused.error)
         finally:
+            self._leave_all()  # before anything is awaited: a second cancel may come
             reader.cancel()
-            self._leave_all()
+            await asyncio.gather(reader, return_exceptions=True)
 
     def go_away(self) -> None:
         """Ask the client to open a new stream for new calls."""
@@ -125,6 +135,7 @@ class MultiplexStream:
                     self._cancel(call_id)
                 if message.done:
                     break
+                await self.writer.room()
         except Refused:
             self.writer.close()
             raise
@@ -133,6 +144,10 @@ class MultiplexStream:
             self.check_done()
 
     def _open(self, message: scheduler_service_pb2.MultiplexOpen) -> None:
+        if message.HasField("coalesce"):
+            coalesce = nanoseconds(message.coalesce, "open.coalesce", zero=True)
+            if coalesce > MAX_COALESCE:
+                raise Refused("open.coalesce must be 0..1 s", field="open.coalesce")
         opened = scheduler_service_pb2.MultiplexOpened(
             stream_id=f"s-{self._intake.next_number():x}",
             features=[f for f in message.features if f in FEATURES],
@@ -143,26 +158,39 @@ class MultiplexStream:
     def _call(self, data: bytes, index: int, principal: str, tracing: tuple[str, str]) -> None:
         """One call of a Multiplex message; whatever is wrong with it stays with it."""
         call_id = 0
-        where = f"calls[{index}]."
         try:
-            packed = parse(wire_pb2.PackedCall, data, prefix=where)
+            packed = parse(wire_pb2.PackedCall, data)
             call_id = packed.call_id
-            self._check_room(call_id)
-            opening = Opening(packed.request, principal, tracing)
-            if packed.HasField("detach_grace"):
-                opening.detach_grace = self._intake.grace(packed.detach_grace)
-            if packed.HasField("attach"):
-                opening.attach = packed.attach
+            self._begin(packed, principal, tracing)
         except Refused as refused:
-            self._refuse(call_id, refused.error, where)
+            error = refused.error
+            call_id = call_id or faults.number(data, _CALL_ID)
+            if error.field or error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT:
+                refused.within(f"calls[{index}]")
+        except Exception:  # ours: the stream's other calls go on
+            log.exception("call %d cannot be taken in", call_id)
+            error = status.error(Reason.INTERNAL, "a fault of the scheduler itself; it is logged")
+        else:
             return
+        self.writer.result(call_id, failed(error))
+
+    def _begin(self, packed: wire_pb2.PackedCall, principal: str, tracing: tuple[str, str]) -> None:
+        call_id = packed.call_id
+        self._check_room(call_id)
+        opening = Opening(packed.request, principal, tracing)
+        if packed.HasField("detach_grace"):
+            opening.detach_grace = self._intake.grace(packed.detach_grace)
+        if packed.HasField("attach"):
+            opening.attach = packed.attach
         call = _MultiplexCall(call_id, packed.stream, self)
         self.calls[call_id] = call
         try:
-            call.entry = self._intake.open(opening, call, prefix=f"{where}request.")
-        except Refused as refused:
+            call.entry = self._intake.open(opening, call)
+        except BaseException:
             del self.calls[call_id]
-            self._refuse(call_id, refused.error, where)
+            raise
+        if call.cut:  # by what it lacked of a request in flight
+            self.cut_off(call)
 
     def _check_room(self, call_id: int) -> None:
         if call_id == 0 or call_id in self.calls:
@@ -171,13 +199,9 @@ class MultiplexStream:
             raise Refused(
                 f"{len(self.calls)} calls are outstanding, the most for a stream",
                 reason=Reason.QUEUE_FULL,
+                metadata={"queueDepth": str(len(self.calls))},
                 retry_after=100_000_000,
             )
-
-    def _refuse(self, call_id: int, error: types_pb2.Error, where: str) -> None:
-        if error.field and not error.field.startswith(where):
-            error.field = where + error.field
-        self.writer.result(call_id, failed(error))
 
     def check_done(self) -> None:
         """After `done`, the stream ends with its last result."""
@@ -187,28 +211,17 @@ class MultiplexStream:
     def _cancel(self, call_id: int) -> None:
         """The client cancels one call; it still gets its result."""
         call = self.calls.get(call_id)
-        if call is None or call.entry is None:
-            return
-        if len(call.entry.callers) > 1:  # others wait for the same request: only this one leaves
-            self._book.leave(call.entry, call)
-            self._refuse_left(call, Reason.CANCELLED_BY_CLIENT, "cancelled by its caller")
-        else:
-            self._book.cancel(call.entry, Reason.CANCELLED_BY_CLIENT, "cancelled by its caller")
+        if call is not None and call.entry is not None:
+            why = "cancelled by its caller"
+            self._book.give_up(call.entry, call, Reason.CANCELLED_BY_CLIENT, why)
 
     def cut_off(self, call: _MultiplexCall) -> None:
         """Its output buffer stayed full."""
-        if call.entry is None or call.call_id not in self.calls:
-            return
+        call.cut = True
         self.writer.drop(call.call_id)
-        entry = call.entry
-        self._book.leave(entry, call, Reason.CLIENT_TOO_SLOW)
-        self._refuse_left(call, Reason.CLIENT_TOO_SLOW, "its output was not read in time")
-
-    def _refuse_left(self, call: _MultiplexCall, reason: Reason, message: str) -> None:
-        assert call.entry is not None
-        call.streams = False
-        result = failed(status.error(reason, message), call.entry.request.request_id)
-        call.finish(result, None)
+        if call.entry is not None:
+            why = "its output was not read in time"
+            self._book.give_up(call.entry, call, Reason.CLIENT_TOO_SLOW, why)
 
     def _leave_all(self) -> None:
         """The stream is gone."""

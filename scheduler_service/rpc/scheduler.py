@@ -7,6 +7,7 @@ arrive as bytes and are parsed call by call, so that a bad one fails alone.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -33,10 +34,14 @@ from scheduler_service.rpc.multiplex import MultiplexStream
 from scheduler_service.rpc.streams import SingleWriter
 from scheduler_service.rpc.validate import Refused
 
+log = logging.getLogger(__name__)
+
 SERVICE: Final = "batchyard.v1.SchedulerService"
 _YEAR_S: Final = 365 * 24 * 3600
 _JOBS: Final = ("CreateJob", "AppendJob", "GetJob", "ListJobs", "ListJobResults", "CancelJob")
+GONE_S: Final = 0.05  # for gRPC to say that a call ended with its connection
 M = TypeVar("M", bound=Message)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +98,9 @@ class SchedulerPort:
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         pb = scheduler_service_pb2
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "Generate": unary(self.generate),
-            "GenerateStream": stream(self.generate_stream),
-            "Multiplex": grpc.stream_stream_rpc_method_handler(self.multiplex),
+            "Generate": unary(guarded(self.generate)),
+            "GenerateStream": stream(guarded(self.generate_stream)),
+            "Multiplex": grpc.stream_stream_rpc_method_handler(guarded(self.multiplex)),
             "CancelRequests": unary(typed(pb.CancelRequestsRequest, self.cancel_requests)),
             "ListModels": unary(typed(pb.ListModelsRequest, self.list_models)),
             "GetServerInfo": unary(typed(pb.GetServerInfoRequest, self.get_server_info)),
@@ -108,9 +113,7 @@ class SchedulerPort:
         """One request, one complete answer."""
         caller = _UnaryCaller()
         try:
-            entry = self._intake.open(
-                self._opening("Generate", data, context), caller, prefix="request."
-            )
+            entry = self._intake.open(self._opening("Generate", data, context), caller)
         except Refused as refused:
             await status.abort_with(context, refused.error)
         try:
@@ -130,15 +133,16 @@ class SchedulerPort:
 
         def cut_off() -> None:
             if entry is not None:
-                self._book.cancel(entry, Reason.CLIENT_TOO_SLOW, "its output was not read in time")
+                why = "its output was not read in time"
+                self._book.give_up(entry, writer, Reason.CLIENT_TOO_SLOW, why)
 
         writer = SingleWriter(self._intake.limits.max_output_buffer, cut_off)
         try:
-            entry = self._intake.open(
-                self._opening("GenerateStream", data, context), writer, prefix="request."
-            )
+            entry = self._intake.open(self._opening("GenerateStream", data, context), writer)
         except Refused as refused:
             await status.abort_with(context, refused.error)
+        if writer.cut:  # by what it lacked of a request in flight
+            cut_off()
         try:
             await writer.run(context.write)
         finally:
@@ -217,6 +221,28 @@ class SchedulerPort:
         return info
 
 
+def guarded(method: Callable[[Any, Context], Awaitable[R]]) -> Callable[[Any, Context], Any]:
+    """A handler whose own faults are INTERNAL, and to which a client that has gone is no fault."""
+
+    async def handler(request: Any, context: Context) -> R:
+        try:
+            return await method(request, context)
+        except grpc.aio.AbortError:
+            raise
+        except (grpc.aio.BaseError, asyncio.InvalidStateError) as broken:
+            log.debug("the call of %s broke: %r", context.peer(), broken)
+            # Were this to return before gRPC cancels it, gRPC would fail to send a status, and say
+            # so in the log.
+            await asyncio.sleep(GONE_S)
+            raise
+        except Exception:
+            log.exception("a call failed")
+            why = "a fault of the scheduler itself; it is logged"
+            await status.abort(context, Reason.INTERNAL, why)
+
+    return handler
+
+
 def typed(
     kind: type[M], method: Callable[[M, Context], Awaitable[Message]]
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
@@ -229,7 +255,7 @@ def typed(
             await status.abort_with(context, refused.error)
         return answer.SerializeToString()
 
-    return handler
+    return guarded(handler)
 
 
 async def _unbuilt(data: bytes, context: Context) -> bytes:

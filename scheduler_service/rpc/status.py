@@ -23,6 +23,9 @@ DOMAIN: Final = "batchyard.dev"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 PUSHBACK_KEY: Final = "grpc-retry-pushback-ms"
 
+MAX_MESSAGE: Final = 1024  # characters
+MAX_DETAILS: Final = 3500  # bytes; a peer refuses trailers above 8 KiB, and these grow by a third
+
 Code = grpc.StatusCode
 
 CODES: Final[dict[Reason, grpc.StatusCode]] = {
@@ -69,6 +72,9 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.INTERNAL: Code.INTERNAL,
 }
 
+_CODES_BY_NUMBER: Final = {code.value[0]: code for code in Code}
+_SHORT: Final = 256  # characters of a text that each become up to nine in trailers
+
 # The same request, unchanged, may succeed later; a library only acts on `retry_after`.
 RETRYABLE: Final = frozenset(
     {
@@ -111,7 +117,7 @@ def error(
     built = types_pb2.Error(
         code=code_number(reason),
         reason=int(reason),  # type: ignore[arg-type]
-        message=message,
+        message=message[:MAX_MESSAGE],
         retryable=reason in RETRYABLE,
         metadata=metadata or {},
         field=field,
@@ -152,6 +158,29 @@ def rich_status(
     return built
 
 
+def fitting_status(
+    failure: types_pb2.Error, result: inference_pb2.InferenceResult | None
+) -> status_pb2.Status:
+    """`rich_status`, less what trailers cannot carry: first the outputs go, then the result."""
+    rich = rich_status(failure, result)
+    if result is not None and rich.ByteSize() > MAX_DETAILS:
+        slim = inference_pb2.InferenceResult()
+        slim.CopyFrom(result)
+        slim.ClearField("outputs")
+        slim.ClearField("labels")
+        del slim.attempts[:-1]
+        rich = rich_status(failure, slim)
+    if rich.ByteSize() > MAX_DETAILS:
+        rich = rich_status(failure)
+    if rich.ByteSize() > MAX_DETAILS:
+        bare = types_pb2.Error()
+        bare.CopyFrom(failure)
+        bare.ClearField("metadata")
+        bare.message, bare.field = failure.message[:_SHORT], failure.field[:_SHORT]
+        rich = rich_status(bare)
+    return rich
+
+
 def trailers(failure: types_pb2.Error, rich: status_pb2.Status) -> tuple[tuple[str, Any], ...]:
     """Trailing metadata of a failed RPC."""
     pushback = -1
@@ -167,9 +196,10 @@ async def abort_with(
     result: inference_pb2.InferenceResult | None = None,
 ) -> NoReturn:
     """End the RPC with this error. Raises, as `context.abort` does."""
-    rich = rich_status(failure, result)
-    code = next((c for c in Code if c.value[0] == failure.code), Code.UNKNOWN)
-    await context.abort(code, failure.message, trailers(failure, rich))
+    rich = fitting_status(failure, result)
+    message = failure.message if failure.message.isascii() else failure.message[:_SHORT]
+    code = _CODES_BY_NUMBER.get(failure.code, Code.UNKNOWN)
+    await context.abort(code, message, trailers(failure, rich))
     raise AssertionError("abort returns")  # pragma: no cover
 
 

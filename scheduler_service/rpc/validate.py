@@ -1,31 +1,28 @@
 """Is this request one that may be accepted, and if not, which field is wrong?
 
-Checks what the protocol's comments promise, before anything is queued. What only an engine can
-know (the length of a prompt in its tokens) is the engine's to say, typed alike.
+Checks what the protocol's comments promise, before anything is queued: one check per field, in a
+table, so that a field which is not set costs nothing. What only an engine can know (the length of
+a prompt in its tokens) is the engine's to say, typed alike.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf.duration_pb2 import Duration as DurationProto
 
-from batchyard.v1 import inference_pb2
+from batchyard.v1 import inference_pb2, types_pb2
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import Duration
-from scheduler_service.rpc import status
+from scheduler_service.rpc import json_text, status, tensors
 
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}\Z")
 _OPEN: Final = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 _MAX_DURATION_S: Final = 315_576_000_000  # the protocol's Duration holds no more
-_TENSOR_BYTES: Final = {
-    "BOOL": 1, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8, "INT8": 1, "INT16": 2,
-    "INT32": 4, "INT64": 8, "FP16": 2, "BF16": 2, "FP32": 4, "FP64": 8,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +55,10 @@ class Refused(Exception):
             reason, message, field=field, metadata=metadata, retry_after=retry_after
         )
 
+    def within(self, name: str) -> None:
+        """Name the field as seen from the message in whose field `name` it is."""
+        self.error.field = f"{name}.{self.error.field}".rstrip(".")
+
 
 def nanoseconds(length: DurationProto, field: str, *, zero: bool) -> Duration:
     """A non-negative length; `zero`: whether it may be nothing."""
@@ -70,54 +71,74 @@ def nanoseconds(length: DurationProto, field: str, *, zero: bool) -> Duration:
     return value
 
 
-def check(message: inference_pb2.InferenceRequest, limits: Limits) -> None:
-    """Raise Refused at the first field that is wrong. Durations are read by `nanoseconds`."""
-    if message.request_id and not _ID.match(message.request_id):
+def check(message: inference_pb2.InferenceRequest, limits: Limits) -> dict[str, Any]:
+    """The fields that are set, by name.
+
+    Raises:
+        Refused: at the first field that is wrong. `timeout`, `max_wait` and `degrade.after` are
+            left to who reads them, by `nanoseconds`.
+    """
+    fields = {}
+    for descriptor, value in message.ListFields():
+        name = descriptor.name
+        fields[name] = value
+        checks = _CHECKS.get(name)
+        if checks is not None:
+            checks(value, limits)
+    if _INPUTS.isdisjoint(fields):
+        raise Refused(f"one of {', '.join(sorted(_INPUTS))} must be given", field="input")
+    return fields
+
+
+def _request_id(value: str, _limits: Limits) -> None:
+    if not _ID.match(value):
         raise Refused("request_id must be 1..64 of A-Z a-z 0-9 . _ : -", field="request_id")
-    if not 0 <= message.priority <= 10:
+
+
+def _priority(value: int, _limits: Limits) -> None:
+    if not 0 <= value <= 10:
         raise Refused(
-            f"priority is {message.priority}; it must be 1..10, 10 = most urgent, 0 = the default",
+            f"priority is {value}; it must be 1..10, 10 = most urgent, 0 = the default",
             field="priority",
         )
-    if message.task_type and not _OPEN.match(message.task_type):
+
+
+def _task_type(value: str, _limits: Limits) -> None:
+    if not _OPEN.match(value):
         raise Refused("task_type must be lower_snake_case, 1..64 characters", field="task_type")
-    for name, most in (("model", 256), ("tenant", 64), ("user_id", 64), ("affinity_key", 128)):
-        if len(getattr(message, name)) > most:
+
+
+def _at_most(name: str, most: int) -> Callable[[str, Limits], None]:
+    def checks(value: str, _limits: Limits) -> None:
+        if len(value) > most:
             raise Refused(f"{name} may have {most} characters at most", field=name)
-    if len(message.trace.traceparent) > 64 if message.HasField("trace") else False:
+
+    return checks
+
+
+def _trace(trace: types_pb2.TraceContext, _limits: Limits) -> None:
+    if len(trace.traceparent) > 64:
         raise Refused("trace.traceparent must be 55 characters", field="trace.traceparent")
-    if message.labels:
-        _labels(message)
-    if message.HasField("degrade"):
-        _degrade(message.degrade)
-    if message.HasField("failover"):
-        _failover(message.failover)
-    _INPUTS.get(message.WhichOneof("input") or "", _no_input)(message, limits)
-    if message.HasField("params"):
-        _params(message.params, limits)
-    if message.HasField("output") and message.output.logprobs > 20:
-        raise Refused("output.logprobs must be 0..20", field="output.logprobs")
 
 
-def _labels(message: inference_pb2.InferenceRequest) -> None:
-    if len(message.labels) > 16:
+def _labels(labels: Any, _limits: Limits) -> None:
+    if len(labels) > 16:
         raise Refused("at most 16 labels", field="labels")
-    for key, value in message.labels.items():
+    for key, value in labels.items():
         if not key or len(key) > 63 or len(value) > 256:
             raise Refused("a label's key has 1..63 characters, its value up to 256", field="labels")
 
 
-def _degrade(policy: inference_pb2.DegradePolicy) -> None:
+def _degrade(policy: inference_pb2.DegradePolicy, _limits: Limits) -> None:
     if len(policy.models) > 8:
         raise Refused("at most 8 models to degrade to", field="degrade.models")
     for index, model in enumerate(policy.models):
         if not model or len(model) > 256:
             raise Refused("a model has 1..256 characters", field=f"degrade.models[{index}]")
-    if not 0 <= policy.min_quality <= 1:
-        raise Refused("degrade.min_quality must be 0..1", field="degrade.min_quality")
+    _in_range(policy.min_quality, (0, 1, True), "degrade.min_quality")
 
 
-def _failover(policy: inference_pb2.FailoverPolicy) -> None:
+def _failover(policy: inference_pb2.FailoverPolicy, _limits: Limits) -> None:
     if policy.max_attempts > 10:
         raise Refused("failover.max_attempts must be 1..10, 0 = the default",
                       field="failover.max_attempts")  # fmt: skip
@@ -128,85 +149,94 @@ def _failover(policy: inference_pb2.FailoverPolicy) -> None:
         )
 
 
-def _no_input(_message: inference_pb2.InferenceRequest, _limits: Limits) -> None:
-    raise Refused("one of text, chat, tokens, tensors, embedding, raw must be given", field="input")
+def _cost_hint(hint: inference_pb2.CostHint, _limits: Limits) -> None:
+    if hint.HasField("service_time"):
+        nanoseconds(hint.service_time, "cost_hint.service_time", zero=True)
 
 
-def _text(message: inference_pb2.InferenceRequest, _limits: Limits) -> None:
-    if not message.text.prompt.strip():
+def _text(text: inference_pb2.TextInput, _limits: Limits) -> None:
+    prompt = text.prompt
+    if not prompt or prompt.isspace():
         raise Refused("the prompt is empty", field="text.prompt")
 
 
-def _chat(message: inference_pb2.InferenceRequest, limits: Limits) -> None:
-    if not message.chat.messages:
+def _chat(chat: inference_pb2.ChatInput, limits: Limits) -> None:
+    if not chat.messages:
         raise Refused("a chat has at least one message", field="chat.messages")
-    for index, turn in enumerate(message.chat.messages):
-        where = f"chat.messages[{index}]"
-        if not turn.role:
-            raise Refused("a message has a role", field=f"{where}.role")
-        for at, part in enumerate(turn.parts):
-            if part.WhichOneof("part") is None:
-                raise Refused("a part is text, image, audio or file", field=f"{where}.parts[{at}]")
-        texts = [p.text for p in turn.parts if p.WhichOneof("part") == "text"]
-        if not turn.tool_calls and len(texts) == len(turn.parts) and not "".join(texts).strip():
-            raise Refused("the message is empty", field=f"{where}.parts")
-    if message.chat.tools_json:
-        _json(message.chat.tools_json, "chat.tools_json", limits, list)
+    for index, turn in enumerate(chat.messages):
+        _turn(turn, f"chat.messages[{index}]")
+    if chat.tools_json:
+        _json(chat.tools_json, "chat.tools_json", limits, list)
 
 
-def _tokens(message: inference_pb2.InferenceRequest, _limits: Limits) -> None:
-    if not message.tokens.ids:
+def _turn(turn: inference_pb2.ChatMessage, where: str) -> None:
+    if turn.role not in _ROLES:
+        raise Refused(
+            f"role must be one of {', '.join(sorted(_ROLES))}; it is {turn.role[:64]!r}",
+            field=f"{where}.role",
+        )
+    said = bool(turn.tool_calls)
+    for at, part in enumerate(turn.parts):
+        kind = part.WhichOneof("part")
+        if kind is None:
+            raise Refused("a part is text, image, audio or file", field=f"{where}.parts[{at}]")
+        if kind == "text":
+            said = said or bool(part.text.strip())
+        else:
+            _payload(getattr(part, kind), f"{where}.parts[{at}].{kind}")
+            said = True
+    if not said:
+        raise Refused("the message is empty", field=f"{where}.parts")
+
+
+def _payload(payload: inference_pb2.PayloadRef, where: str) -> None:
+    """Data of a part is inline: an operator's list of hosts to fetch from is not built yet."""
+    kind = payload.WhichOneof("source")
+    if kind == "uri":
+        raise Refused(
+            "payload references are not built in this version; send the data inline",
+            field=f"{where}.uri", reason=Reason.UNSUPPORTED_FEATURE,
+            metadata={"feature": "payload_ref"},
+        )  # fmt: skip
+    if not payload.inline:
+        raise Refused("there is no data", field=where)
+    if len(payload.sha256) not in (0, 32):
+        raise Refused("sha256 has 32 bytes, or none", field=f"{where}.sha256")
+
+
+def _tokens(tokens: inference_pb2.TokenInput, _limits: Limits) -> None:
+    if not tokens.ids:
         raise Refused("at least one token id", field="tokens.ids")
 
 
-def _embedding(message: inference_pb2.InferenceRequest, _limits: Limits) -> None:
-    texts = message.embedding.texts
-    if not 1 <= len(texts) <= 2048:
+def _embedding(embedding: inference_pb2.EmbeddingInput, _limits: Limits) -> None:
+    if not 1 <= len(embedding.texts) <= 2048:
         raise Refused("1..2048 texts", field="embedding.texts")
-    for index, text in enumerate(texts):
-        if not text.strip():
+    for index, text in enumerate(embedding.texts):
+        if not text or text.isspace():
             raise Refused("the text is empty", field=f"embedding.texts[{index}]")
 
 
-def _tensors(message: inference_pb2.InferenceRequest, _limits: Limits) -> None:
-    if not message.tensors.tensors:
+def _tensors(given: inference_pb2.TensorInput, _limits: Limits) -> None:
+    if not given.tensors:
         raise Refused("at least one tensor", field="tensors.tensors")
-    for index, tensor in enumerate(message.tensors.tensors):
-        where = f"tensors.tensors[{index}]"
-        if any(side < 0 for side in tensor.shape):
-            raise Refused("sides are at least 0", field=f"{where}.shape")
-        width = _TENSOR_BYTES.get(tensor.datatype)
-        if width is None and tensor.datatype != "BYTES":
-            raise Refused(f"datatype {tensor.datatype!r} is not known", field=f"{where}.datatype")
-        if width is not None and math.prod(tensor.shape) * width != len(tensor.data):
-            raise Refused(
-                f"{list(tensor.shape)} of {tensor.datatype} are "
-                f"{math.prod(tensor.shape) * width} bytes, not {len(tensor.data)}",
-                field=f"{where}.data",
-            )
+    for index, tensor in enumerate(given.tensors):
+        fault = tensors.fault(tensor)
+        if fault is not None:
+            raise Refused(fault[1], field=f"tensors.tensors[{index}].{fault[0]}")
 
 
-def _raw(message: inference_pb2.InferenceRequest, _limits: Limits) -> None:
-    if not message.raw.data:
+def _raw(raw: inference_pb2.RawInput, _limits: Limits) -> None:
+    if not raw.data:
         raise Refused("the body is empty", field="raw.data")
 
 
-def _ref(_message: inference_pb2.InferenceRequest, _limits: Limits) -> None:
+def _ref(_payload: inference_pb2.PayloadRef, _limits: Limits) -> None:
     raise Refused(
         "payload references are not built in this version; send the input itself",
         field="ref", reason=Reason.UNSUPPORTED_FEATURE, metadata={"feature": "payload_ref"},
     )  # fmt: skip
 
-
-_INPUTS: Final = {
-    "text": _text,
-    "chat": _chat,
-    "tokens": _tokens,
-    "embedding": _embedding,
-    "tensors": _tensors,
-    "raw": _raw,
-    "ref": _ref,
-}
 
 # name: (least, most, whether the least itself is allowed)
 _RANGES: Final[dict[str, tuple[float, float, bool]]] = {
@@ -223,60 +253,105 @@ _RANGES: Final[dict[str, tuple[float, float, bool]]] = {
 
 
 def _params(params: inference_pb2.GenerationParams, limits: Limits) -> None:
-    for field, _ in params.ListFields():
-        bounds = _RANGES.get(field.name)
+    for descriptor, value in params.ListFields():
+        name = descriptor.name
+        bounds = _RANGES.get(name)
         if bounds is not None:
-            _in_range(getattr(params, field.name), bounds, f"params.{field.name}")
-    if params.HasField("top_k") and params.top_k < 1 and params.top_k != -1:
-        raise Refused("params.top_k must be 1 or more, or -1 for off", field="params.top_k")
-    if params.HasField("max_tokens") and params.min_tokens > params.max_tokens:
+            _in_range(value, bounds, f"params.{name}")
+        elif name in _PARAMS:
+            _PARAMS[name](value, limits)
+    if (
+        params.min_tokens
+        and params.HasField("max_tokens")
+        and params.min_tokens > params.max_tokens
+    ):
         raise Refused("params.min_tokens is above max_tokens", field="params.min_tokens")
-    if len(params.stop) > 16 or "" in params.stop:
+
+
+def _top_k(value: int, _limits: Limits) -> None:
+    if value < 1 and value != -1:
+        raise Refused("params.top_k must be 1 or more, or -1 for off", field="params.top_k")
+
+
+def _stop(stop: Any, _limits: Limits) -> None:
+    if len(stop) > 16 or "" in stop:
         raise Refused("at most 16 stop strings, none empty", field="params.stop")
-    for bias in params.logit_bias.values():
+
+
+def _logit_bias(biases: Any, _limits: Limits) -> None:
+    for bias in biases.values():
         _in_range(bias, (-100, 100, True), "params.logit_bias")
-    if params.json_schema:
-        _json(params.json_schema, "params.json_schema", limits, (dict, bool))
-    if params.engine_options_json:
-        _json(params.engine_options_json, "params.engine_options_json", limits, dict)
+
+
+def _constraint(name: str) -> Callable[[str, Limits], None]:
+    def checks(value: str, _limits: Limits) -> None:
+        if not value:
+            raise Refused(f"params.{name} is empty; leave it out", field=f"params.{name}")
+
+    return checks
+
+
+def _json_schema(text: str, limits: Limits) -> None:
+    _json(text, "params.json_schema", limits, (dict, bool))
+
+
+def _engine_options(text: str, limits: Limits) -> None:
+    _json(text, "params.engine_options_json", limits, dict)
+
+
+_PARAMS: Final[dict[str, Callable[[Any, Limits], None]]] = {
+    "top_k": _top_k,
+    "stop": _stop,
+    "logit_bias": _logit_bias,
+    "json_schema": _json_schema,
+    "regex": _constraint("regex"),
+    "grammar": _constraint("grammar"),
+    "engine_options_json": _engine_options,
+}
+
+
+def _output(output: inference_pb2.OutputOptions, _limits: Limits) -> None:
+    if output.logprobs > 20:
+        raise Refused("output.logprobs must be 0..20", field="output.logprobs")
+    if output.HasField("min_delta_interval"):
+        nanoseconds(output.min_delta_interval, "output.min_delta_interval", zero=True)
+
+
+_INPUTS: Final = frozenset({"text", "chat", "tokens", "tensors", "embedding", "raw", "ref"})
+_CHECKS: Final[dict[str, Callable[[Any, Limits], None]]] = {
+    "request_id": _request_id,
+    "model": _at_most("model", 256),
+    "priority": _priority,
+    "task_type": _task_type,
+    "tenant": _at_most("tenant", 64),
+    "user_id": _at_most("user_id", 64),
+    "degrade": _degrade,
+    "failover": _failover,
+    "affinity_key": _at_most("affinity_key", 128),
+    "trace": _trace,
+    "labels": _labels,
+    "cost_hint": _cost_hint,
+    "text": _text,
+    "chat": _chat,
+    "tokens": _tokens,
+    "tensors": _tensors,
+    "embedding": _embedding,
+    "raw": _raw,
+    "ref": _ref,
+    "params": _params,
+    "output": _output,
+}
 
 
 def _in_range(value: float, bounds: tuple[float, float, bool], field: str) -> None:
     least, most, closed = bounds
-    if not math.isfinite(value) or value > most or value < least or (value == least and not closed):
+    # Written so that NaN, for which every comparison is false, is refused.
+    if not (least <= value <= most) or (value == least and not closed):
         edge = "" if closed else "above "
         raise Refused(f"{field} is {value}; it must be {edge}{least:g}..{most:g}", field=field)
 
 
-def _json(text: str, field: str, limits: Limits, kind: Any) -> None:
-    """Valid JSON of the kind, not nested too deeply (counted before it is parsed)."""
-    if _json_depth(text) > limits.max_json_depth:
-        raise Refused(f"{field} is nested deeper than {limits.max_json_depth} levels", field=field)
-    try:
-        parsed = json.loads(text)
-    except ValueError as fault:
-        raise Refused(f"{field} is no JSON: {fault}", field=field) from None
-    if not isinstance(parsed, kind):
-        raise Refused(f"{field} has the wrong JSON type", field=field)
-
-
-def _json_depth(text: str) -> int:
-    """The deepest nesting of brackets outside strings."""
-    depth = deepest = 0
-    inside = escaped = False
-    for char in text:
-        if inside:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                inside = False
-        elif char == '"':
-            inside = True
-        elif char in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in "]}":
-            depth -= 1
-    return deepest
+def _json(text: str, field: str, limits: Limits, kind: type | tuple[type, ...]) -> None:
+    fault = json_text.fault(text, kind, limits.max_json_depth)
+    if fault:
+        raise Refused(f"{field} {fault}", field=field)
