@@ -88,6 +88,7 @@ class Ledger:
     spec: EngineSpec
     charged: int = 0
     granted: int = 0
+    capacity: int = 0  # most slots + look-ahead of this session: a grant is never taken back
     peak: int = 0  # most inputs ever held at once
 
 
@@ -131,8 +132,9 @@ class Agent:
         """Running totals: what it was charged, plus the room that is free."""
         grants: list[tuple[str, int, int | None]] = []
         for engine_id, ledger in self.ledgers.items():
-            room = ledger.spec.slots + ledger.spec.look_ahead - self.held_inputs(engine_id)
-            room -= self.withheld
+            capacity = ledger.spec.slots + ledger.spec.look_ahead
+            ledger.capacity = max(ledger.capacity, capacity)
+            room = capacity - self.held_inputs(engine_id) - self.withheld
             ledger.granted = max(ledger.granted, ledger.charged + room)
             grants.append((engine_id, ledger.granted, None))
         return ev.CreditsGranted(self.node_id, self.epoch, grants)
@@ -222,8 +224,8 @@ class Agent:
         ledger.peak = max(ledger.peak, self.held_inputs(batch.engine.engine_id))
         name = f"{self.node_id}/{batch.engine.engine_id}"
         assert ledger.charged <= ledger.granted, f"{name} was sent more than its credit"
-        room = ledger.spec.slots + ledger.spec.look_ahead
-        assert self.held_inputs(batch.engine.engine_id) <= room, f"{name} holds more than slots + L"
+        held = self.held_inputs(batch.engine.engine_id)
+        assert held <= ledger.capacity, f"{name} holds more than slots + L"
         assert not batch.atomic or sum(a.inputs for a in batch.attempts) <= (
             batch.engine.max_batch
         ), f"{name} got too large a batch"
