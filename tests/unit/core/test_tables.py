@@ -25,6 +25,7 @@ from scheduler_service.core.outcomes import (
     RequestState,
 )
 from scheduler_service.core.types import Node, NodeSpec, Request
+from scripts import draw_transitions
 from tests.builders import World
 
 CORE = Path(scheduler_service.core.__file__).parent
@@ -125,6 +126,11 @@ def test_only_transitions_set_the_states_that_have_a_table() -> None:
                 setters.append((path.name, ast.unparse(node)))
     elsewhere = [s for s in setters if s[0] != "transitions.py" and s[1] != "self.state"]
     assert elsewhere == [("sessions.py", "node.availability")]
+
+
+def test_the_page_of_lifecycles_is_drawn_from_the_tables() -> None:
+    assert draw_transitions.TARGET.read_text("utf-8") == draw_transitions.document()
+    assert draw_transitions.main(["--check"]) == 0
 
 
 def test_every_public_record_is_known_and_every_end_has_its_name() -> None:
