@@ -13,7 +13,7 @@ from benchmarks import document, machine, table
 from benchmarks.bench import Bench
 from benchmarks.measures import ALL
 from benchmarks.processes import Cores, pin
-from scheduler_service.serve import loop_factory
+from service_kit.event_loop import loop_factory
 
 RESULTS = Path(__file__).resolve().with_name("results")
 ROUNDS, ROUND_S = 5, 3.0

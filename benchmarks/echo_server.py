@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from scheduler_service.serve import loop_factory
+from service_kit.event_loop import loop_factory
 from service_kit.parent import watch_stdin
 
 SERVICE = "benchmarks.Echo"

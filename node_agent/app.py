@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from batchyard.v1 import node_service_pb2 as node
@@ -37,6 +36,7 @@ from node_agent.rpc.session import Session, SessionEnd
 from node_agent.rpc.settings import FEATURES, PROTOCOL_VERSION
 from node_agent.telemetry import setup
 from node_agent.telemetry.spans import SpanTracer
+from service_kit.version import package_version
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -48,14 +48,6 @@ ENGINE_STOP_S = 2.0
 TASKS_STOP_S = 2.0
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def package_version() -> str:
-    """The installed version; "0": run from a tree that is not installed."""
-    try:
-        return version("batchyard")
-    except PackageNotFoundError:
-        return "0"
 
 
 class App:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from node_agent.engines.durations import DurationS, PositiveDurationS
+from service_kit.config_sections import LogSection, Section
+from service_kit.units import DurationS, PositiveDurationS
 
 ID = r"[A-Za-z0-9._:-]{1,64}"
 OPEN_STRING = r"[a-z0-9_]{1,64}"
@@ -24,13 +25,12 @@ TASK_TYPE_ALIASES = {
     "qa": "question_answering",
     "code": "code_generation",
 }
-LOG_LEVELS = ("error", "warning", "info", "debug", "trace")
 
 
 def _address(value: str) -> str:
     match = ADDRESS.fullmatch(value)
     if match is None or int(match[4] or 0) > 65535:
-        raise ValueError(f'"{value}" is not an address: write host:port, as "127.0.0.1:7612"')
+        raise ValueError('is not an address: write host:port, as "127.0.0.1:7612"')
     return value
 
 
@@ -39,20 +39,12 @@ def _money(value: object) -> object:
         return value
     match = re.fullmatch(r"(\d{1,9})(?:\.(\d{1,6}))?\s+([A-Z]{3})", value.strip())
     if match is None:
-        raise ValueError(f'"{value}" is not a price: write an amount and a currency, as "2.50 USD"')
+        raise ValueError('is not a price: write an amount and a currency, as "2.50 USD"')
     micros = int(match[1]) * 1_000_000 + int((match[2] or "").ljust(6, "0"))
     return {"currency": match[3], "micros": micros}
 
 
 Address = Annotated[str, Field(max_length=253), BeforeValidator(_address)]
-
-
-class Section(BaseModel):
-    """A part of the file. Unknown keys are errors."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
-    )
 
 
 class Price(Section):
@@ -88,15 +80,6 @@ class ReconnectSection(Section):
         if self.first > self.longest:
             raise ValueError("first: is longer than longest")
         return self
-
-
-class LogSection(Section):
-    """Logging, to standard error."""
-
-    format: Literal["auto", "json", "text"] = "auto"
-    """"auto": text on a terminal, else json."""
-    level: Literal["error", "warning", "info", "debug", "trace"] = "info"
-    """What is less severe is not logged. Prompts and outputs never are."""
 
 
 class EngineSection(BaseModel):
@@ -137,7 +120,7 @@ class AgentConfig(Section):
     """A backup works only while no primary of its pool can."""
     zone: str = Field(default="", max_length=64)
     """Failure zone. Empty: none."""
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     """For people and filters; at most 16."""
     task_types: tuple[str, ...] = ()
     """Served here. Empty: all."""

@@ -1,0 +1,1 @@
+"""What schedules requests onto nodes? A pure core, its policies, and adapters around them."""

@@ -10,13 +10,14 @@ from scheduler_service import arguments, config_sources, serve
 from scheduler_service.identity import IdentityError
 from scheduler_service.servers import BindError
 from service_kit import logs
+from service_kit.event_loop import loop_factory
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a scheduler. Returns the exit code."""
     options = arguments.parse(argv)
-    if options.check is not None:
-        return config_sources.check_file(options.check, environ=os.environ, flags=options.flags)
+    if options.check:
+        return config_sources.check_file(options.config, environ=os.environ, flags=options.flags)
     try:
         loaded = config_sources.load(options.config, environ=os.environ, flags=options.flags)
     except config_sources.ConfigError as fault:
@@ -26,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     writer = logs.set_up(form=loaded.config.log.format, level=loaded.config.log.level)
     try:
-        with asyncio.Runner(loop_factory=serve.loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve.until_stopped(loaded, exit_with_stdin=options.exit_with_stdin))
     except (BindError, IdentityError) as fault:
         sys.stderr.write(f"batchyard scheduler: {fault}\n")

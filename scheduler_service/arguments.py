@@ -13,7 +13,7 @@ class Arguments:
 
     config: Path | None
     flags: list[str]  # "section.key=value"
-    check: Path | None
+    check: bool
     exit_with_stdin: bool
 
 
@@ -29,10 +29,11 @@ def parse(argv: list[str] | None = None) -> Arguments:
         base = options.port_base
         ports = {"http": base, "client": base + 1, "node": base + 2, "admin": base + 3}
         flags = [f"listen.{name}_port={port}" for name, port in ports.items()] + flags
+    check = options.check_config
     return Arguments(
-        config=options.config,
+        config=check if isinstance(check, Path) else options.config,
         flags=flags,
-        check=options.check_config,
+        check=bool(check),
         exit_with_stdin=options.exit_with_stdin,
     )
 
@@ -71,6 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--set", action="append", default=[], metavar="KEY=VALUE",
         help="any key of the file, dotted; the value is YAML")  # fmt: skip
     add("--exit-with-stdin", action="store_true", help="stop when standard input closes")
-    add("--check-config", type=Path, metavar="FILE",
-        help="check this configuration and exit: 0 good, 1 not")  # fmt: skip
+    add("--check-config", nargs="?", const=True, type=Path, metavar="FILE",
+        help="check the configuration (of FILE) and exit: 0 good, 1 not")  # fmt: skip
     return parser

@@ -10,11 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from scheduler_service import policies
 from scheduler_service.config_policies import SCALE_OPTIONS, read_options
-from scheduler_service.config_units import DurationNs, PositiveDurationNs, SizeBytes
 from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.settings import (
     AutoscaleSettings,
@@ -25,6 +24,8 @@ from scheduler_service.core.settings import (
 )
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND
 from scheduler_service.policies.task_types import DEFAULT_PRIORITY, TaskDefaults, TaskTypes
+from service_kit.config_sections import LogSection, Section
+from service_kit.units import DurationNs, PositiveDurationNs, SizeBytes
 
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
@@ -40,16 +41,6 @@ ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^\S(.*\
 def _named(value: object) -> object:
     """Just a name stands for {name: it}."""
     return {"name": value} if isinstance(value, str) else value
-
-
-class Section(BaseModel):
-    """A part of the file. Unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    def values(self) -> dict[str, Any]:
-        """The section as keyword arguments."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
 class ListenSection(Section):
@@ -150,7 +141,7 @@ class PolicyChoice(Section):
 
     name: str = Field(min_length=1)
     """One of the policies that answer the question; see the table below."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     """Options of that policy. Empty: its defaults."""
 
 
@@ -281,15 +272,6 @@ class ReportSection(Section):
     batch_finished, rejected, cancelled, expired), and as many of all others."""
     finished_requests: PositiveCount = 10_000
     """Finished requests that can still be listed."""
-
-
-class LogSection(Section):
-    """Logging, to standard error."""
-
-    format: Literal["auto", "json", "text"] = "auto"
-    """"auto": text on a terminal, else json."""
-    level: Literal["error", "warning", "info", "debug", "trace"] = "info"
-    """What is less severe is not logged. Prompts and outputs never are."""
 
 
 class SchedulerConfig(Section):

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from scheduler_service.config import SchedulerConfig
-from scheduler_service.config_policies import did_you_mean, faults
-from scheduler_service.config_units import write_duration, write_size
+from scheduler_service.config_policies import faults
 from scheduler_service.policies.task_types import ALIASES
+from service_kit.config_faults import Finding, did_you_mean
+from service_kit.units import write_duration, write_size
 
 OPEN_STRING: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something contradicts. The first path is the one to change; all must be valid to judge."""
-
-    paths: tuple[str, ...]
-    text: str
 
 
 def find(config: SchedulerConfig) -> Iterator[Finding]:

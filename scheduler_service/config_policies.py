@@ -7,13 +7,13 @@ a policy that is added to the registry can be configured without a word here.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from scheduler_service import policies
-from scheduler_service.config_units import duration_ns
+from service_kit.config_faults import did_you_mean
+from service_kit.units import duration_ns
 
 # Options that have a section of their own in the file, by question.
 SCALE_OPTIONS: Final = ("queue", "wait", "cooldown_out", "idle", "cooldown_in")
@@ -91,11 +91,3 @@ def faults(question: str, name: str, given: Mapping[str, Any]) -> Iterator[tuple
                 READ[kinds[key]](value)
             except ValueError as fault:
                 yield f"options.{key}", f"{value!r} {fault}"
-
-
-def did_you_mean(given: str, known: list[str]) -> str:
-    """The likely word, else all that there are."""
-    close = difflib.get_close_matches(given, known, n=1)
-    if close:
-        return f'; did you mean "{close[0]}"?'
-    return f"; there are: {', '.join(sorted(known))}" if known else "; there are none"

@@ -8,34 +8,15 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 
 from scheduler_service.app import App
 from scheduler_service.config_sources import LoadedConfig
 from scheduler_service.identity import load_identity
 from service_kit.parent import watch_stdin
+from service_kit.version import package_version
 
 log = logging.getLogger(__name__)
-
-
-def package_version() -> str:
-    """The installed version; "0": run from a tree that is not installed."""
-    try:
-        return version("batchyard")
-    except PackageNotFoundError:
-        return "0"
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed; None: asyncio's own."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:

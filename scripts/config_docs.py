@@ -25,7 +25,7 @@ from node_agent.engines.simulated_options import SimulatedOptions
 from scheduler_service import policies
 from scheduler_service.config import BUILT_IN_TASK_TYPES, SchedulerConfig
 from scheduler_service.config_policies import option_fields
-from scheduler_service.config_units import write_duration, write_size
+from service_kit.units import write_duration, write_size
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "configuration.md"

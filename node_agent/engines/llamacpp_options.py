@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from node_agent.engines.durations import DurationS, PositiveDurationS
 from node_agent.engines.packaged_model import find_packaged_model
+from service_kit.units import DurationS, PositiveDurationS
 
 
 class LlamacppOptions(BaseModel):

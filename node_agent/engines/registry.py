@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from node_agent.engines.interface import Engine
 from node_agent.engines.simulated import SimulatedEngine
 from node_agent.engines.simulated_options import SimulatedOptions
+from service_kit.config_faults import wrong_value
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -67,7 +68,7 @@ def _faults(form: type[BaseModel], error: ValidationError) -> str:
     lines: list[str] = []
     for fault in error.errors(include_url=False):
         place = ".".join(str(part) for part in fault["loc"])
-        message = fault["msg"].removeprefix("Value error, ")
+        message = wrong_value(fault)
         if fault["type"] == "extra_forbidden":
             message = "is not an option"
             if len(fault["loc"]) == 1:

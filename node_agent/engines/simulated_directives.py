@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from node_agent.engines.durations import duration_s
+from service_kit.units import duration_s
 
 _FORM = re.compile(r"\[\[(tokens|sleep|fail|stall|crash)(?:=([^\]@]*))?(?:@([0-9]+))?\]\]")
 _WHOLE = re.compile(r"[0-9]{1,7}")
@@ -57,13 +57,20 @@ def read_directives(prompt: str, attempt: int) -> Directives:
         if only_attempt and int(only_attempt) != attempt:
             continue
         if name == "sleep":
-            directives.sleep_s = duration_s(value)
+            directives.sleep_s = _seconds(name, value)
         elif name == "tokens":
             directives.tokens = _whole(name, value)
         else:
             directives.fate = Fate(name)
             directives.fate_after = _whole(name, value or "0")
     return directives
+
+
+def _seconds(name: str, value: str) -> float:
+    try:
+        return duration_s(value)
+    except ValueError as fault:
+        raise ValueError(f"[[{name}={value}]] {fault}") from fault
 
 
 def _whole(name: str, value: str) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from node_agent.engines.durations import DurationS
+from service_kit.units import DurationS
 
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 

@@ -1,0 +1,1 @@
+"""How does the agent talk with its scheduler? One stream, packed messages, one writer."""

@@ -1,0 +1,1 @@
+"""Which spans does an agent make of a sampled item?"""

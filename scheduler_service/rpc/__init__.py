@@ -1,0 +1,1 @@
+"""How does the scheduler talk with clients, nodes and operators? It decides nothing here."""

@@ -1,0 +1,1 @@
+"""Which spans does the scheduler make of a sampled request?"""

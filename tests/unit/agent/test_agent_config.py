@@ -74,7 +74,7 @@ def test_the_origin_of_each_value_is_known(tmp_path: Path) -> None:
     path.write_text("pool: a\nzone: b\n")
     environ = {"BATCHYARD_AGENT__ZONE": "c"}
     result = load(path=path, environ=environ, flags={"engines": ENGINES})
-    assert result.origins["pool"] == str(path)
+    assert result.origins["pool"] == f"{path}:1"
     assert result.origins["zone"] == "env BATCHYARD_AGENT__ZONE"
     assert result.origins["engines"] == "flag"
 
@@ -98,7 +98,7 @@ def test_all_errors_come_at_once_with_path_source_and_a_guess(tmp_path: Path) ->
     assert "engines[0]" in found
     assert "slot" in found
     assert "engines[1]" in found
-    assert '"cheap" is not a price' in found
+    assert "'cheap' is not a price" in found
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from node_agent.engines.durations import duration_s
 from node_agent.engines.registry import ENGINES, build_engine
 
 
@@ -68,19 +67,3 @@ def test_models_are_names_or_objects() -> None:
     a, b = engine.describe().models
     assert (a.model, a.base_model) == ("a", "")
     assert (b.model, b.base_model, b.context_length, list(b.task_types)) == ("b", "a", 9, ["chat"])
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("20ms", 0.02), ("2s", 2.0), ("1.5 s", 1.5), ("2m", 120.0), ("250us", 250e-6), ("0", 0.0)],
-)
-def test_durations_have_units(text: str, seconds: float) -> None:
-    assert duration_s(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    "value", ["20", 20, 1.5, "-1s", "1e3s", "s", "", None, "nans", "1d", True, False]
-)
-def test_what_is_no_duration_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="a number and a unit"):
-        duration_s(value)

@@ -1,4 +1,7 @@
-"""How is a length of time or a size written in a configuration? With its unit: "3s", "64MiB"."""
+"""How is a length of time or a size written in a configuration? With its unit: "3s", "64MiB".
+
+Never as a bare number, for each reader would guess another unit; only zero needs none.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +45,20 @@ def duration_ns(value: object) -> int:
     compact = value.replace(" ", "") if isinstance(value, str) else ""
     parts = _PART.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
-        raise ValueError('is no duration: write a number and its unit, as "3s", "500ms", "1m30s"')
+        raise ValueError('is no duration: write a number and a unit, as "20ms", "3s", "1m30s"')
     total = int(sum(Decimal(number) * _UNITS_NS[unit] for number, unit in parts))
     if total > _LONGEST_NS:
         raise ValueError("is longer than 10,000 years; leave it out for no limit")
     return total
+
+
+def duration_s(value: object) -> float:
+    """Seconds of a text such as "20ms", "1.5s", "2m". Zero needs no unit.
+
+    Raises:
+        ValueError: it is no duration; the text says how to write one.
+    """
+    return duration_ns(value) / _UNITS_NS["s"]
 
 
 def size_bytes(value: object) -> int:
@@ -85,4 +97,6 @@ def write_size(size: int) -> str:
 
 DurationNs = Annotated[int, BeforeValidator(duration_ns)]
 PositiveDurationNs = Annotated[int, BeforeValidator(duration_ns), Field(gt=0)]
+DurationS = Annotated[float, BeforeValidator(duration_s)]
+PositiveDurationS = Annotated[float, BeforeValidator(duration_s), Field(gt=0.0)]
 SizeBytes = Annotated[int, BeforeValidator(size_bytes), Field(gt=0)]

@@ -1,0 +1,33 @@
+"""How long does an agent work? From its engines' start until it has drained, or is sent away."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from node_agent.app import App
+from node_agent.config_sources import LoadedConfig
+from node_agent.engines.interface import Engine
+from node_agent.engines.registry import build_engine
+from service_kit.parent import watch_stdin
+
+
+def check_engine(engine_id: str, kind: str, options: dict[str, Any]) -> Engine:
+    """Build it, and start nothing.
+
+    Raises:
+        ValueError: unknown kind, or faulty options; all faults are named, one a line.
+    """
+    return build_engine(engine_id=engine_id, kind=kind, options=options)
+
+
+async def until_drained(loaded: LoadedConfig, *, exit_with_stdin: bool) -> int:
+    """Work; return the exit code."""
+    engines = {
+        engine.engine_id: check_engine(engine.engine_id, engine.kind, engine.options)
+        for engine in loaded.config.engines
+    }
+    app = App(loaded, engines, environ=os.environ)
+    if exit_with_stdin:
+        watch_stdin(app.on_parent_gone)
+    return await app.run()
