@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,9 @@ from node_agent.rpc.link import Backoff, Link
 from node_agent.rpc.outbox import Outbox
 from node_agent.rpc.session import Session, SessionEnd
 from node_agent.rpc.settings import FEATURES, PROTOCOL_VERSION
-from node_agent.telemetry import setup
+from node_agent.telemetry.planned_ids import PlannedIds
 from node_agent.telemetry.spans import SpanTracer
+from service_kit import span_names, tracing
 from service_kit.version import package_version
 
 if TYPE_CHECKING:
@@ -89,16 +91,16 @@ class App:
     def _make_tracer(
         self, environ: Mapping[str, str]
     ) -> tuple[TracerProvider | None, SpanTracer | None]:
-        if not setup.is_on(environ):
-            return None, None
-        ids = setup.PlannedIds()
-        provider = setup.make_provider(
-            ids,
-            version=package_version(),
-            node_id=self.node_id,
-            boot_id=self._boot_id,
+        ids = PlannedIds()
+        provider = tracing.start(
+            "batchyard-agent",
+            instance_id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.node_id}/{self._boot_id}")),
             environ=environ,
+            attributes={span_names.NODE_ID: self.node_id},
+            ids=ids,
         )
+        if provider is None:
+            return None, None
         descriptors = {name: care.descriptor for name, care in self._cares.items()}
         return provider, SpanTracer(provider, ids, self.node_id, descriptors)
 
@@ -161,9 +163,7 @@ class App:
         self.driver.stop()
         self._hardware.stop()
         if self._provider is not None:
-            flushed = await asyncio.to_thread(setup.shut_down, self._provider)
-            if not flushed:
-                log.warning("spans may be lost", extra={"event": "telemetry_flush_timeout"})
+            await asyncio.to_thread(tracing.stop, self._provider)
         for number in SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
 

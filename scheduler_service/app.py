@@ -39,7 +39,7 @@ from scheduler_service.rpc.scheduler import SERVICE, SchedulerPort
 from scheduler_service.rpc.scheduler import Identity as PublicIdentity
 from scheduler_service.rpc.validate import Limits
 from scheduler_service.servers import Servers, Service
-from scheduler_service.telemetry.setup import start_tracing, stop_tracing
+from service_kit import tracing
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,12 @@ class App:
         self._config = config
         self._clock = Clock()
         self._instance_id = os.urandom(16).hex()
-        self._provider = start_tracing("batchyard-scheduler", version, self._instance_id)
+        self._provider = tracing.start(
+            "batchyard-scheduler",
+            instance_id=self._instance_id,
+            environ=os.environ,
+            sample_all=True,  # `RootSampler` decides before any span exists
+        )
         self._results = ResultBuilder(self._clock)
         self._scaler: ProcessActuator | CommandActuator | None = None
         self._effects = Effects(self._results, self._scale)
@@ -264,7 +269,8 @@ class App:
             await self._http.stop()
         self._statistics.stop()
         self.driver.close()
-        await asyncio.to_thread(stop_tracing, self._provider)
+        if self._provider is not None:
+            await asyncio.to_thread(tracing.stop, self._provider)
         self._identity.close()
 
     async def _open_calls_end(self, within_s: float) -> None:

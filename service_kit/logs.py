@@ -15,6 +15,7 @@ import threading
 from datetime import UTC, datetime
 
 TRACE = 5
+OURS = ("scheduler_service", "node_agent", "service_kit")  # others' libraries only warn
 LEVELS = {
     "error": logging.ERROR,
     "warning": logging.WARNING,
@@ -25,7 +26,8 @@ LEVELS = {
 FIELDS = (
     "event", "node_id", "session_epoch", "engine_id", "request_id", "trace_id", "span_id", "tenant",
     "model", "attempt", "batch_id", "dispatch_id", "reason", "duration_ms", "address", "term",
-    "cluster_id", "grace_ms", "signal", "count", "source",
+    "cluster_id", "grace_ms", "signal", "count", "source", "pool", "client", "node", "admin",
+    "http",
 )  # fmt: skip
 QUEUE_LINES = 10_000
 MAX_LINE = 2000
@@ -109,12 +111,13 @@ def set_up(*, form: str, level: str) -> LineWriter:
 
 
 def set_level(level: str, logger: str = "") -> None:
-    """Set the level of one logger of the agent, or (empty) of all of them.
+    """Set the level of one logger, or (empty) of all of ours.
 
     Raises:
         KeyError: there is no such level.
     """
-    logging.getLogger(logger or "node_agent").setLevel(LEVELS[level])
+    for name in (logger,) if logger else OURS:
+        logging.getLogger(name).setLevel(LEVELS[level])
 
 
 def _short(value: object) -> str:

@@ -24,14 +24,14 @@ from node_agent.core import Held
 from node_agent.rpc import durations
 from node_agent.rpc.convert import Payload
 from node_agent.rpc.errors import finish_reason_name, reason_name
-from node_agent.telemetry import names
+from service_kit import span_names as names
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Link, Span, SpanContext
 
-    from node_agent.telemetry.setup import PlannedIds
+    from node_agent.telemetry.planned_ids import PlannedIds
 
 Attributes = dict[str, Any]
 MAX_PROGRESS_EVENTS = 16

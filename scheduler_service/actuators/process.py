@@ -91,7 +91,8 @@ class ProcessActuator:
             return
         child = _Child(pool, node_id, process)
         self._children[node_id] = child
-        log.info("agent started", extra={"node_id": node_id, "pool": pool})
+        fields = {"event": "agent_started", "node_id": node_id, "pool": pool}
+        log.info("agent started", extra=fields)
         child.watch = asyncio.ensure_future(self._watch(child))
 
     async def _watch(self, child: _Child) -> None:

@@ -38,8 +38,8 @@ from scheduler_service.core.types import NEVER, Attempt, Batch, Request
 from scheduler_service.rpc import status
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import Opening
-from scheduler_service.telemetry import names
-from scheduler_service.telemetry.setup import RootSampler
+from scheduler_service.telemetry.sampling import RootSampler
+from service_kit import span_names as names
 
 MAX_LINKS: Final = 128  # the SDK drops more, silently
 _SERVICE: Final = "batchyard.v1.SchedulerService"

@@ -1,16 +1,10 @@
-"""Spans of sampled items, and the form of log lines."""
+"""Spans of sampled items."""
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
-import threading
 import time
 
-import pytest
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -21,9 +15,9 @@ from node_agent.core import Held, Item, ItemState, Outcome, OutcomeKind
 from node_agent.engines import interface as engines
 from node_agent.rpc.convert import Payload
 from node_agent.rpc.results import item_result
-from node_agent.telemetry import setup
+from node_agent.telemetry.planned_ids import PlannedIds
 from node_agent.telemetry.spans import SpanTracer, operation_name
-from service_kit import logs
+from service_kit import tracing
 
 TRACE_ID, PARENT_ID = "ab" * 16, "cd" * 8
 TRACE = types.TraceContext(traceparent=f"00-{TRACE_ID}-{PARENT_ID}-01")
@@ -36,9 +30,9 @@ class Traced:
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
-        ids = setup.PlannedIds()
-        self.provider = setup.make_provider(
-            ids, version="1", node_id="n1", boot_id="b", environ={}, exporter=self.exporter
+        ids = PlannedIds()
+        self.provider = tracing.make_provider(
+            "agent", self.exporter, instance_id="n1/b", environ={}, ids=ids
         )
         engine = node.EngineDescriptor(kind="llamacpp", address="http://127.0.0.1:8080/v1")
         self.tracer = SpanTracer(self.provider, ids, "n1", {"e": engine})
@@ -186,101 +180,9 @@ def test_an_unsampled_item_leaves_nothing_and_a_result_sent_again_no_second_span
     assert len(traced.exporter.get_finished_spans()) == 4
 
 
-@pytest.mark.parametrize(
-    ("environ", "on"),
-    [
-        ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, True),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, True),
-        ({"OTEL_TRACES_EXPORTER": "console"}, True),
-        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, False),
-        ({"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, False),
-    ],
-)
-def test_only_the_standard_variables_switch_tracing_on(environ: dict[str, str], on: bool) -> None:
-    assert setup.is_on(environ) is on
-
-
-class StuckExporter(SpanExporter):
-    """Never comes back until released."""
-
-    def __init__(self) -> None:
-        self.release = threading.Event()
-
-    def export(self, spans: object) -> SpanExportResult:
-        self.release.wait(20)
-        return SpanExportResult.SUCCESS
-
-    def shutdown(self) -> None:
-        return
-
-
-def test_the_flush_at_exit_is_bounded() -> None:
-    """Behaviour 114: an exporter that hangs does not keep the agent from exiting."""
-    exporter = StuckExporter()
-    provider = setup.make_provider(
-        setup.PlannedIds(), version="1", node_id="n", boot_id="b", environ={}, exporter=exporter
-    )
-    provider.get_tracer("t").start_span("s").end()
-    begun = time.monotonic()
-    assert setup.shut_down(provider, 0.2) is False
-    assert time.monotonic() - begun < 2
-    exporter.release.set()
-
-
 def test_operations_are_named_as_the_conventions_do() -> None:
     text = inference.InferenceRequest(text=inference.TextInput(prompt="x"))
     embedding = inference.InferenceRequest(embedding=inference.EmbeddingInput(texts=["x"]))
     assert operation_name(text) == "chat"
     assert operation_name(embedding) == "embeddings"
     assert operation_name(inference.InferenceRequest()) == "generate_content"
-
-
-# Logs.
-
-
-def record(message: str, **fields: object) -> logging.LogRecord:
-    made = logging.LogRecord("node_agent.x", logging.INFO, "f", 1, message, None, None)
-    made.__dict__.update(fields)
-    return made
-
-
-def test_a_log_line_is_one_json_object_with_stable_fields() -> None:
-    line = logs.LineFormatter(as_json=True).format(
-        record("node drained", event="node_drained", node_id="n1", secret="prompt text")
-    )
-    fields = json.loads(line)
-    assert fields["ts"].endswith("Z")
-    assert (fields["level"], fields["logger"]) == ("info", "node_agent.x")
-    assert (fields["msg"], fields["event"], fields["node_id"]) == (
-        "node drained",
-        "node_drained",
-        "n1",
-    )
-    assert "secret" not in fields
-
-
-def test_a_text_line_quotes_what_has_spaces_and_is_never_endless() -> None:
-    line = logs.LineFormatter(as_json=False).format(record("x" * 5000, reason="a b"))
-    assert line.endswith('reason="a b"')
-    assert len(line) < 2200
-
-
-def test_lines_are_written_by_a_thread_and_flushed_at_the_end(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    writer = logs.set_up(form="json", level="info")
-    try:
-        logging.getLogger("node_agent.y").info("hello %s", "there", extra={"event": "e"})
-        logging.getLogger("node_agent.y").debug("not this")
-        logging.getLogger("someone.else").info("nor this")
-    finally:
-        writer.stop()
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        logging.getLogger("node_agent").setLevel(logging.NOTSET)
-    lines = capsys.readouterr().err.splitlines()
-    assert [json.loads(line)["msg"] for line in lines] == ["hello there"]
-    assert sys.stderr is not None

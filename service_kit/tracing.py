@@ -1,0 +1,176 @@
+"""Is tracing on, and where do spans go? By the standard OTEL_* variables alone.
+
+No exporter and no endpoint named: off, and nothing of OpenTelemetry's SDK is even imported. Else
+OTLP over HTTP, unless the protocol variable says gRPC. Spans leave by a thread of their own: a
+collector that is down or slow delays neither start nor work, and the exit by two seconds at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from service_kit.version import package_version
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+log = logging.getLogger(__name__)
+
+FLUSH_S: Final = 2.0
+_QUEUE_SPANS: Final = 16_384  # the SDK's own 2,048 are gone in a second under load
+_BATCH_SPANS: Final = 2_048
+_CONFIG_EVENT: Final = {"event": "telemetry_config"}
+
+
+class SpanIds(Protocol):
+    """Where ids come from, as the SDK asks for them."""
+
+    def generate_span_id(self) -> int:
+        """Of the next span."""
+
+    def generate_trace_id(self) -> int:
+        """Of the next trace."""
+
+    def is_trace_id_random(self) -> bool:
+        """Whether samplers may take a trace id for random."""
+
+
+def is_on(environ: Mapping[str, str]) -> bool:
+    """Whether anybody is to receive spans."""
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip()
+    if exporter:
+        return exporter != "none"
+    return bool(
+        environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+        or environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    )
+
+
+def start(
+    service: str,
+    *,
+    instance_id: str,
+    environ: Mapping[str, str],
+    attributes: Mapping[str, str] | None = None,
+    ids: SpanIds | None = None,
+    sample_all: bool = False,
+) -> TracerProvider | None:
+    """A provider that exports; None: tracing is off, or its packages are missing.
+
+    Args:
+        service: the name, unless a variable names it.
+        instance_id: of this process.
+        environ: the process's environment.
+        attributes: more, of the resource.
+        ids: where ids come from; None: the SDK's own.
+        sample_all: spans are made only of what is sampled; False: the sampler variables decide.
+    """
+    if not is_on(environ):
+        return None
+    try:
+        return make_provider(
+            service,
+            _exporter(environ),
+            instance_id=instance_id,
+            environ=environ,
+            attributes=attributes,
+            ids=ids,
+            sample_all=sample_all,
+        )
+    except ImportError as missing:
+        text = "no traces, for %s is missing: install batchyard[otlp], and for OTLP over gRPC %s"
+        grpc = "opentelemetry-exporter-otlp-proto-grpc"
+        log.warning(text, missing.name, grpc, extra=_CONFIG_EVENT)
+        return None
+
+
+def make_provider(
+    service: str,
+    exporter: SpanExporter,
+    *,
+    instance_id: str,
+    environ: Mapping[str, str],
+    attributes: Mapping[str, str] | None = None,
+    ids: SpanIds | None = None,
+    sample_all: bool = False,
+) -> TracerProvider:
+    """A provider that hands spans to this exporter, from a thread of its own."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+    described = {
+        "service.namespace": "batchyard",
+        "service.instance.id": instance_id,
+        "service.version": package_version(),
+        **(attributes or {}),
+    }
+    if "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        described["service.name"] = environ.get("OTEL_SERVICE_NAME") or service
+    provider = TracerProvider(
+        resource=Resource.create(described),
+        id_generator=ids,  # type: ignore[arg-type]
+        sampler=ALWAYS_ON if sample_all else None,
+        shutdown_on_exit=False,
+    )
+    # None: the SDK reads the variable.
+    processor = BatchSpanProcessor(
+        exporter,
+        max_queue_size=None if environ.get("OTEL_BSP_MAX_QUEUE_SIZE") else _QUEUE_SPANS,
+        max_export_batch_size=None
+        if environ.get("OTEL_BSP_MAX_EXPORT_BATCH_SIZE")
+        else _BATCH_SPANS,
+    )
+    provider.add_span_processor(processor)
+    return provider
+
+
+def stop(provider: TracerProvider, timeout_s: float = FLUSH_S) -> bool:
+    """Flush what is left, but wait no longer than this. False: spans may be lost.
+
+    The exporter retries with back-off for as long as it likes, so it gets a thread that is left
+    behind when the time is up.
+    """
+    done = threading.Event()
+
+    def flush() -> None:
+        provider.shutdown()
+        done.set()
+
+    threading.Thread(target=flush, name="telemetry flush", daemon=True).start()
+    if done.wait(timeout_s):
+        return True
+    log.warning("spans may be lost", extra={"event": "telemetry_flush_timeout"})
+    return False
+
+
+def _exporter(environ: Mapping[str, str]) -> SpanExporter:
+    name = environ.get("OTEL_TRACES_EXPORTER", "").strip() or "otlp"
+    if name == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter(out=sys.stderr)
+    if name != "otlp":
+        text = "OTEL_TRACES_EXPORTER=%s is not known; taking otlp (known: otlp, console, none)"
+        log.warning(text, name, extra=_CONFIG_EVENT)
+    protocol = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environ.get(
+        "OTEL_EXPORTER_OTLP_PROTOCOL"
+    )
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # type: ignore[import-not-found, unused-ignore]
+            OTLPSpanExporter as GrpcExporter,
+        )
+
+        exporter: SpanExporter = GrpcExporter()
+        return exporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()
