@@ -4,8 +4,8 @@
     round 2   limit   | subject        each round also turns the order round, so that a machine
     round 3   subject | limit          that drifts favours neither; medians are compared
 
-One scheduler, one agent with an engine for each kind of traffic, and the echo server serve all
-measures but those of memory and cold start; they are started when first asked for.
+One scheduler, an agent for each kind of engine, and the echo server serve all measures but those of
+memory and cold start. They are started when first asked for; an agent that is done with idles.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from benchmarks.measured import Measured
 from benchmarks.processes import Child, Cores, child
 
-# Models of the shared agent; each has an engine of its own.
+# Engines, each with an agent of its own.
 INSTANT, PACED, SLOW, FAST, STATIC, AHEAD = "instant", "paced", "slow", "fast", "static", "ahead"
 STREAMS = 64
 BATCH = 32
@@ -37,14 +37,6 @@ _ENGINES: dict[str, dict[str, object]] = {
         "slots": BATCH, "mode": "static", "latency": f"{BATCH_S * 1e3:g}ms", "look_ahead": BATCH,
     },
 }  # fmt: skip
-
-
-def engine_arguments(engine_id: str, **options: object) -> list[str]:
-    """The agent's command line for one simulated engine with one model, both of that name."""
-    given = {"id": engine_id, "models": f"[{engine_id}]", **options}
-    return ["--engine", "simulated"] + [
-        word for key, value in given.items() for word in ("--engine-option", f"{key}={value}")
-    ]
 
 
 @dataclass(slots=True)
@@ -92,6 +84,7 @@ class Bench:
         self.cores = Cores.divide()
         self._up = contextlib.AsyncExitStack()
         self._scheduler: Child | None = None
+        self._agents: set[str] = set()
         self._echo: Child | None = None
 
     async def __aenter__(self) -> Bench:
@@ -104,16 +97,15 @@ class Bench:
         """Tell a person how far it is."""
         print(text, file=sys.stderr, flush=True)
 
-    async def scheduler(self) -> Child:
-        """The shared scheduler, with its agent."""
+    async def scheduler(self, *engines: str) -> Child:
+        """The shared scheduler, with an agent for each of these engines."""
         if self._scheduler is None:
             self._scheduler = await self._up.enter_async_context(self.fresh_scheduler())
-            await self._up.enter_async_context(
-                self.fresh_agent(
-                    self._scheduler,
-                    [w for name, o in _ENGINES.items() for w in engine_arguments(name, **o)],
-                )
-            )
+        for name in engines:
+            if name not in self._agents:
+                self._agents.add(name)
+                agent = self.fresh_agent(self._scheduler, name, **_ENGINES[name])
+                await self._up.enter_async_context(agent)
         return self._scheduler
 
     async def echo(self) -> Child:
@@ -131,12 +123,16 @@ class Bench:
         return child("scheduler_service", *ports, *words, cores=self.cores.subject)
 
     def fresh_agent(
-        self, scheduler: Child, engines: Sequence[str]
+        self, scheduler: Child, name: str, **options: object
     ) -> contextlib.AbstractAsyncContextManager[Child]:
-        """An agent of that scheduler; it has its session when this returns."""
+        """An agent of that scheduler with one simulated engine; node, engine and model have that
+        name. It has its session when this returns.
+        """
+        given = {"id": name, "models": f"[{name}]", **options}
+        words = [w for k, v in given.items() for w in ("--engine-option", f"{k}={v}")]
         return child(
-            "node_agent", "--scheduler", scheduler.addresses["node"], "--node-id", "bench",
-            "--log-level", "error", *engines, cores=self.cores.load,
+            "node_agent", "--scheduler", scheduler.addresses["node"], "--node-id", name,
+            "--log-level", "error", "--engine", "simulated", *words, cores=self.cores.load,
         )  # fmt: skip
 
     async def alternate(self, subject: Side, limit: Side) -> tuple[list[Sample], list[Sample]]:

@@ -20,7 +20,7 @@ WIDTH = 256
 
 async def measure(bench: Bench) -> list[Measured]:
     """The lines batches.*."""
-    scheduler = await bench.scheduler()
+    scheduler = await bench.scheduler(STATIC, AHEAD)
     lines: list[Measured] = []
     async with AsyncClient(scheduler.addresses["client"]) as client:
         for model, suffix in ((STATIC, ""), (AHEAD, "_ahead")):

@@ -21,7 +21,7 @@ from benchmarks.measures.requests import OPTIONS, PROMPT, packed_bytes
 
 async def measure(bench: Bench) -> list[Measured]:
     """The lines latency.*."""
-    scheduler, echo = await bench.scheduler(), await bench.echo()
+    scheduler, echo = await bench.scheduler(INSTANT), await bench.echo()
     seen: list[list[float]] = []
     limit: list[list[float]] = []
     async with AsyncClient(scheduler.addresses["client"]) as client, channel(echo) as opened:

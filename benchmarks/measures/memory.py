@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 
 from batchyard import AsyncClient, Result
-from benchmarks.bench import Bench, engine_arguments
+from benchmarks.bench import Bench
 from benchmarks.measured import Measured
 from benchmarks.measures.requests import OPTIONS, PROMPT, packed_bytes
 
@@ -24,10 +24,9 @@ async def measure(bench: Bench) -> list[Measured]:
     """The lines memory.*."""
     queued = QUEUED_QUICK if bench.quick else QUEUED
     settings = f"queue.max_requests={LIMIT}", f"limits.max_outstanding={LIMIT}"
-    engine = engine_arguments(MODEL, slots=1, stalled="true")
     async with contextlib.AsyncExitStack() as up:
         scheduler = await up.enter_async_context(bench.fresh_scheduler(*settings))
-        await up.enter_async_context(bench.fresh_agent(scheduler, engine))
+        await up.enter_async_context(bench.fresh_agent(scheduler, MODEL, slots=1, stalled="true"))
         idle = scheduler.rss_bytes()
         client = await up.enter_async_context(
             AsyncClient(scheduler.addresses["client"], admin_address=scheduler.addresses["admin"])

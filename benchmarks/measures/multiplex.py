@@ -18,7 +18,7 @@ WIDTH = 512
 
 async def measure(bench: Bench) -> list[Measured]:
     """The lines multiplex.*."""
-    scheduler, echo = await bench.scheduler(), await bench.echo()
+    scheduler, echo = await bench.scheduler(INSTANT), await bench.echo()
     message = packed_bytes(INSTANT) * PACKED
     async with AsyncClient(scheduler.addresses["client"]) as client, channel(echo) as opened:
 

@@ -56,7 +56,7 @@ class Seen:
 
 async def measure_packed(bench: Bench) -> list[Measured]:
     """The lines tokens.*."""
-    scheduler, echo = await bench.scheduler(), await bench.echo()
+    scheduler, echo = await bench.scheduler(PACED, FAST), await bench.echo()
     seen, fast = Seen(), Seen()
     async with channel(scheduler) as real, channel(echo) as bare:
 
@@ -86,7 +86,7 @@ async def measure_packed(bench: Bench) -> list[Measured]:
 
 async def measure_single(bench: Bench) -> list[Measured]:
     """The lines deltas.*."""
-    scheduler, echo = await bench.scheduler(), await bench.echo()
+    scheduler, echo = await bench.scheduler(SLOW), await bench.echo()
     seen = Seen()
     async with channel(scheduler) as real, channel(echo) as bare:
 

@@ -16,7 +16,7 @@ WIDTH = 64
 
 async def measure(bench: Bench) -> list[Measured]:
     """The lines unary.*."""
-    scheduler, echo = await bench.scheduler(), await bench.echo()
+    scheduler, echo = await bench.scheduler(INSTANT), await bench.echo()
     body = unary_bytes(INSTANT)
     asked = GenerateRequest(request=request(INSTANT))
     async with channel(scheduler) as real, channel(echo) as bare:
