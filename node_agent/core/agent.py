@@ -81,10 +81,12 @@ class Agent:
 
     def next_wakeup(self) -> int | None:
         """When `step` must be called again at the latest, if nothing happens before."""
-        instants = [self._timers.next()]
-        if self.drain is not None and not self.drain.exited:
-            instants += [self.drain.deadline_ns, self.drain.exit_due_ns]
-        return min((instant for instant in instants if instant is not None), default=None)
+        soonest = self._timers.next()
+        drain = self.drain
+        if drain is not None and not drain.exited:
+            instants = (soonest, drain.deadline_ns, drain.exit_due_ns)
+            soonest = min((instant for instant in instants if instant is not None), default=None)
+        return soonest
 
     def output(
         self, now_ns: int, dispatch_id: int, key: tuple[int, int], text: str, tokens: int

@@ -20,8 +20,9 @@ from node_agent.core import commands as cmd
 from node_agent.core import events as ev
 from node_agent.core.items import Fault
 from node_agent.engines import interface as engines
-from node_agent.rpc import durations, wirewalk
+from node_agent.rpc import durations
 from node_agent.rpc.errors import reason_name
+from service_kit import wire_walk
 
 TEXT, REASONING = 0, 1  # channels
 CHARGE_FIELD = wire.PackedDispatchItem.CHARGE_FIELD_NUMBER
@@ -93,7 +94,7 @@ def _item(data: bytes, batch: wire.PackedDispatchBatch) -> Item:
     try:
         request = inference.InferenceRequest.FromString(packed.request)
     except DecodeError:
-        path = wirewalk.locate(packed.request, inference.InferenceRequest)
+        path = wire_walk.locate(packed.request, inference.InferenceRequest)
         fault = _fault("request", path)
         return _core_item(packed, request_id=packed.request_id, tenant=packed.tenant, fault=fault)
     item = _core_item(
@@ -172,9 +173,9 @@ def is_sampled(trace: types.TraceContext) -> bool:
 
 def _unreadable(data: bytes) -> Item:
     """An item of which no more than its plain numbers can be told."""
-    numbers = wirewalk.numbers(data)
-    charge = wirewalk.numbers(wirewalk.embedded(data, CHARGE_FIELD))
-    path = wirewalk.locate(data, wire.PackedDispatchItem)
+    numbers = wire_walk.numbers(data)
+    charge = wire_walk.numbers(wire_walk.embedded(data, CHARGE_FIELD))
+    path = wire_walk.locate(data, wire.PackedDispatchItem)
     return Item(
         dispatch_id=numbers.get(wire.PackedDispatchItem.DISPATCH_ID_FIELD_NUMBER, 0),
         attempt=numbers.get(wire.PackedDispatchItem.ATTEMPT_FIELD_NUMBER, 0) & 0xFFFF_FFFF,

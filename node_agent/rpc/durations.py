@@ -13,6 +13,19 @@ def from_ns(ns: int) -> Duration:
     return Duration(seconds=seconds, nanos=nanos)
 
 
+def write_ns(target: Duration, ns: int) -> None:
+    """Set a message's own Duration, which makes it present; a third of the cost of a copy."""
+    if ns >= NS:
+        target.seconds, target.nanos = divmod(ns, NS)
+    else:
+        target.nanos = max(0, ns)
+
+
+def write_s(target: Duration, seconds: float) -> None:
+    """As `write_ns`, of seconds."""
+    write_ns(target, int(seconds * NS))
+
+
 def from_s(seconds: float) -> Duration:
     """Seconds, at least 0, as a Duration."""
     return from_ns(int(seconds * NS))

@@ -66,11 +66,8 @@ class Outbox:
 
     def add_update(self, command: cmd.SendUpdate) -> None:
         """An item entered a state."""
-        update = node.ItemUpdate(
-            dispatch_id=command.dispatch_id,
-            state=STATES[command.state],
-            elapsed=durations.from_ns(command.elapsed_ns),
-        )
+        update = node.ItemUpdate(dispatch_id=command.dispatch_id, state=STATES[command.state])
+        durations.write_ns(update.elapsed, command.elapsed_ns)
         self._updates.append(update)
         self._wake()
 

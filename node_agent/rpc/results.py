@@ -86,23 +86,23 @@ def timings(held: Held, result: engines.Result | None) -> types.EngineTimings:
     """The phases on this node: the engine's figures first, else the agent's own instants."""
     times = types.EngineTimings(batch_size=held.batch_size)
     end_ns = held.finished_ns if held.finished_ns is not None else held.received_ns
-    times.total.CopyFrom(durations.from_ns(end_ns - held.received_ns))
+    durations.write_ns(times.total, end_ns - held.received_ns)
     if held.submitted_ns is None:
         times.local_queue.CopyFrom(times.total)
         return times
-    times.local_queue.CopyFrom(durations.from_ns(held.submitted_ns - held.received_ns))
+    durations.write_ns(times.local_queue, held.submitted_ns - held.received_ns)
     if result is not None and result.engine_queue_s is not None:
-        times.engine_queue.CopyFrom(durations.from_s(result.engine_queue_s))
+        durations.write_s(times.engine_queue, result.engine_queue_s)
     elif held.running_ns is not None:
-        times.engine_queue.CopyFrom(durations.from_ns(held.running_ns - held.submitted_ns))
+        durations.write_ns(times.engine_queue, held.running_ns - held.submitted_ns)
     if result is not None and result.prefill_s is not None:
-        times.prefill.CopyFrom(durations.from_s(result.prefill_s))
+        durations.write_s(times.prefill, result.prefill_s)
     elif held.running_ns is not None and held.first_output_ns is not None:
-        times.prefill.CopyFrom(durations.from_ns(held.first_output_ns - held.running_ns))
+        durations.write_ns(times.prefill, held.first_output_ns - held.running_ns)
     if result is not None and result.decode_s is not None:
-        times.decode.CopyFrom(durations.from_s(result.decode_s))
+        durations.write_s(times.decode, result.decode_s)
     elif held.first_output_ns is not None:
-        times.decode.CopyFrom(durations.from_ns(end_ns - held.first_output_ns))
+        durations.write_ns(times.decode, end_ns - held.first_output_ns)
     return times
 
 

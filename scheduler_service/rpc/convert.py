@@ -16,8 +16,8 @@ from batchyard.v1 import inference_pb2
 from scheduler_service.core.outcomes import Reason, ResumeMode
 from scheduler_service.core.types import NEVER, Instant, Request, Traits
 from scheduler_service.policies.task_types import TaskDefaults, TaskTypes
-from scheduler_service.rpc import faults
 from scheduler_service.rpc.validate import Limits, Refused, check, nanoseconds
+from service_kit import wire_walk
 
 _InferenceRequest: Final = inference_pb2.InferenceRequest
 _INPUT_NUMBERS: Final = {
@@ -47,7 +47,7 @@ def parse(kind: type[M], data: bytes, *, prefix: str = "") -> M:
     try:
         return kind.FromString(data)
     except DecodeError:
-        where = faults.locate(kind.DESCRIPTOR, data, prefix=prefix)
+        where = f"{prefix}{wire_walk.locate(data, kind)}".rstrip(".")
         what = f"{where} is no valid UTF-8, or broken" if where else "the message does not parse"
         raise Refused(what, field=where) from None
 

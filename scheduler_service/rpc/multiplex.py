@@ -14,7 +14,7 @@ from typing import Final
 from batchyard.v1 import scheduler_service_pb2, types_pb2
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.rpc import faults, status
+from scheduler_service.rpc import status
 from scheduler_service.rpc.convert import parse
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import (
@@ -28,6 +28,7 @@ from scheduler_service.rpc.intake import (
 from scheduler_service.rpc.results import failed
 from scheduler_service.rpc.streams import MultiplexWriter
 from scheduler_service.rpc.validate import Refused, nanoseconds
+from service_kit import wire_walk
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +165,7 @@ class MultiplexStream:
             self._begin(packed, principal, tracing)
         except Refused as refused:
             error = refused.error
-            call_id = call_id or faults.number(data, _CALL_ID)
+            call_id = call_id or wire_walk.numbers(data).get(_CALL_ID, 0)
             if error.field or error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT:
                 refused.within(f"calls[{index}]")
         except Exception:  # ours: the stream's other calls go on

@@ -30,11 +30,12 @@ from scheduler_service.core.events import (
 )
 from scheduler_service.core.relay import Relay
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Instant
-from scheduler_service.rpc import convert_node, faults
+from scheduler_service.rpc import convert_node
 from scheduler_service.rpc.convert_node import SessionRefused, violation
 from scheduler_service.rpc.node_deltas import DeltaGate
 from scheduler_service.rpc.node_settings import Identity
 from scheduler_service.rpc.node_writer import AgentSession
+from service_kit import wire_walk
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +204,7 @@ class NodeReader:
 
 
 def _unreadable(data: bytes) -> SessionRefused:
-    where = faults.locate(wire_pb2.PackedConnectRequest.DESCRIPTOR, data)
+    where = wire_walk.locate(data, wire_pb2.PackedConnectRequest)
     return violation(
         f"a message is no valid protobuf{' at ' if where else ''}{where}: "
         "bad UTF-8, cut off or nested too deep",

@@ -12,7 +12,7 @@ from batchyard.v1 import types_pb2 as types
 from batchyard.wire.v1 import wire_pb2 as wire
 from node_agent.core import Held, Item, ItemState, Outcome, OutcomeKind
 from node_agent.engines.interface import EngineError, Result
-from node_agent.rpc import convert, errors, wirewalk
+from node_agent.rpc import convert, errors
 from node_agent.rpc.results import is_complete, item_result
 
 TRACE = f"00-{'ab' * 16}-{'cd' * 8}-"
@@ -91,22 +91,6 @@ def test_an_unknown_cancel_reason_survives() -> None:
     assert errors.reason_value("UNKNOWN_999") == 999
 
 
-def chat() -> inference.InferenceRequest:
-    part = inference.ContentPart(text="SPOIL")
-    messages = [
-        inference.ChatMessage(role="system"),
-        inference.ChatMessage(role="user", parts=[inference.ContentPart(text="ok"), part]),
-    ]
-    return inference.InferenceRequest(chat=inference.ChatInput(messages=messages))
-
-
-def test_a_bad_string_deep_inside_is_located() -> None:
-    """Behaviour of hostile input: the error names the field, as far as it can be located."""
-    data = chat().SerializeToString().replace(b"SPOIL", b"SP\xffIL")
-    path = wirewalk.locate(data, inference.InferenceRequest)
-    assert path == "chat.messages[1].parts[1].text"
-
-
 def test_an_item_cut_off_in_the_middle_keeps_its_id_and_charge() -> None:
     item = node.DispatchItem(
         dispatch_id=5, attempt=3, charge=node.Charge(inputs=4, tokens=70), cookie=b"c" * 40
@@ -119,36 +103,12 @@ def test_an_item_cut_off_in_the_middle_keeps_its_id_and_charge() -> None:
     assert "cookie" in held.fault.message or held.fault.field
 
 
-def test_nesting_beyond_the_parsers_limit_ends() -> None:
-    data = b""
-    for _ in range(150):  # field 1 in field 1 in field 1 ...
-        data = b"\x0a" + _varint(len(data)) + data
-    assert wirewalk.locate(data, types.Timings) is not None
-
-
-def _varint(value: int) -> bytes:
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
 @given(st.binary(max_size=200))
 def test_any_bytes_can_be_an_item(data: bytes) -> None:
     """Behaviour of hostile input: nothing raises; what cannot be read has a fault."""
     batch = wire.PackedDispatchBatch(engine_id="e", items=[data])
     (item,) = convert.batch_event(batch).items
     assert (item.fault is None) == (item.payload is not None)
-
-
-@given(st.data())
-def test_a_sound_message_has_no_fault_and_a_spoilt_one_has_its_path(data: st.DataObject) -> None:
-    sound = chat().SerializeToString()
-    assert wirewalk.locate(sound, inference.InferenceRequest) == ""
-    index = data.draw(st.integers(0, len(sound) - 1))
-    spoilt = sound[:index] + b"\xff" + sound[index + 1 :]
-    wirewalk.locate(spoilt, inference.InferenceRequest)  # finds a path or none, but ends
 
 
 # Results.

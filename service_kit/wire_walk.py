@@ -1,8 +1,8 @@
 """Where in a serialized message is the fault that the parser only says yes or no to?
 
 A walk over the wire format, along a message's descriptor. It runs only after a parse has failed, so
-it may be slow; it must find the first bad UTF-8 string, cut or malformed field, or too deep
-nesting, and salvage the plain numbers (an item's id, its charge) that still can be read.
+it may be slow; it finds the first bad UTF-8 string, cut or malformed field, or too deep nesting,
+and salvages the plain numbers (an id, a charge) that still can be read.
 """
 
 from __future__ import annotations
@@ -47,29 +47,32 @@ def embedded(data: bytes, field_number: int) -> bytes:
 
 
 def locate(data: bytes, message_type: type[Message]) -> str:
-    """The path of the first faulty field, like `chat.messages[2].name`; empty: none was found."""
+    """The path of the first faulty field, like `chat.messages[2].name`.
+
+    Of a field that is cut or malformed itself, the path of the message that holds it. Empty: that
+    is the whole, or nothing is wrong.
+    """
     return _locate(data, cast(Descriptor, message_type.DESCRIPTOR), 0) or ""
 
 
 def _locate(data: bytes, descriptor: Descriptor, depth: int) -> str | None:
+    """Empty: the message as a whole is bad. None: it is sound."""
     if depth > MAX_DEPTH:
-        return descriptor.name
+        return ""
     counts: dict[int, int] = {}
-    last = ""
     try:
         for number, wire_type, value in _fields(data):
             field = descriptor.fields_by_number.get(number)
             if field is None or wire_type != BYTES:
                 continue
+            inner = _fault_in(value, field, depth)
             index = counts.get(number, 0)
             counts[number] = index + 1
-            name = f"{field.name}[{index}]" if _is_list(field) else field.name
-            last = name
-            inner = _fault_in(value, field, depth)
             if inner is not None:
+                name = f"{field.name}[{index}]" if _is_list(field) else field.name
                 return f"{name}.{inner}" if inner else name
     except Malformed:
-        return last or descriptor.name
+        return ""
     return None
 
 
