@@ -7,8 +7,6 @@ import os
 import sys
 
 from scheduler_service import arguments, config_sources, serve
-from scheduler_service.identity import IdentityError
-from scheduler_service.servers import BindError
 from service_kit import logs
 from service_kit.event_loop import loop_factory
 
@@ -29,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve.until_stopped(loaded, exit_with_stdin=options.exit_with_stdin))
-    except (BindError, IdentityError) as fault:
+    except serve.CANNOT_SERVE as fault:
         sys.stderr.write(f"batchyard scheduler: {fault}\n")
         return 1
     finally:

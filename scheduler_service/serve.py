@@ -9,14 +9,18 @@ import logging
 import os
 import signal
 from dataclasses import asdict
+from typing import Final
 
 from scheduler_service.app import App
 from scheduler_service.config_sources import LoadedConfig
-from scheduler_service.identity import load_identity
+from scheduler_service.identity import IdentityError, load_identity
+from scheduler_service.servers import BindError
 from service_kit.parent import watch_stdin
 from service_kit.version import package_version
 
 log = logging.getLogger(__name__)
+
+CANNOT_SERVE: Final = (BindError, IdentityError)  # what `until_stopped` raises
 
 
 async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 import pytest
@@ -295,6 +297,23 @@ async def test_a_goodbye_with_a_time_is_honoured(
     assert loop.time() - begun >= 0.3
 
 
+@contextmanager
+def told(field: str, value: str, event: asyncio.Event) -> Iterator[None]:
+    """Set the event once the agent logs a line with this field."""
+
+    def look(record: logging.LogRecord) -> bool:
+        if getattr(record, field, None) == value:
+            event.set()
+        return True
+
+    logger = logging.getLogger("node_agent.session")
+    logger.addFilter(look)
+    try:
+        yield
+    finally:
+        logger.removeFilter(look)
+
+
 async def test_an_agent_comes_back_by_itself_when_the_scheduler_was_down(
     scheduler: ScriptedScheduler, start_agent: StartAgent
 ) -> None:
@@ -303,7 +322,9 @@ async def test_an_agent_comes_back_by_itself_when_the_scheduler_was_down(
     await scheduler.session()
     port = int(scheduler.address.rpartition(":")[2])
     await scheduler.stop()
-    await asyncio.sleep(0.3)  # long enough for several refused connections
+    refused = asyncio.Event()
+    with told("count", "4", refused):  # in a row
+        await asyncio.wait_for(refused.wait(), 20)
     await scheduler.start(port)
     session = await scheduler.session()
     await session.until(lambda: "simulated" in session.credits)
