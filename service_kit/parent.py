@@ -11,13 +11,21 @@ from collections.abc import Callable
 
 
 def watch_stdin(on_closed: Callable[[], None]) -> None:
-    """Call `on_closed` on the running loop when standard input ends. What comes is dropped."""
+    """Call `on_closed` on the running loop when standard input ends. What comes is dropped.
+
+    Where no parent holds it, as with /dev/null or a file, it has ended already.
+    """
     loop = asyncio.get_running_loop()
+    if sys.stdin is None:
+        loop.call_soon(on_closed)
+        return
     descriptor = sys.stdin.fileno()
 
     def readable() -> None:
         try:
             ended = not os.read(descriptor, 4096)
+        except BlockingIOError:
+            return
         except OSError:
             ended = True
         if ended:
@@ -25,4 +33,7 @@ def watch_stdin(on_closed: Callable[[], None]) -> None:
             on_closed()
 
     os.set_blocking(descriptor, False)
-    loop.add_reader(descriptor, readable)
+    try:
+        loop.add_reader(descriptor, readable)
+    except PermissionError:  # there is nothing to wait for
+        loop.call_soon(on_closed)
