@@ -19,7 +19,8 @@ _UNKNOWN = Traits()
 
 def new_batch(state: State, engine: Engine, model: str, why: str, *, atomic: bool) -> Batch:
     """An empty batch."""
-    return Batch(f"b{state.new_id():x}", engine, model, atomic, why, state.now)
+    inputs_max = engine.max_batch if atomic else 0
+    return Batch(f"b{state.new_id():x}", engine, model, atomic, why, state.now, inputs_max)
 
 
 def form(state: State, pool: Pool, engine: Engine) -> Batch | WaitUntil:

@@ -53,9 +53,9 @@ def _best_pool(state: State, pools: dict[str, Pool]) -> Pool:
 def _dispatch(
     state: State, pool: Pool, outbox: dict[tuple[str, str, str], Batch], *, one_batch: bool
 ) -> bool:
-    """Dispatch from one pool; whether it may have more to dispatch now."""
-    usable = placement.usable_engines(pool)
-    if not usable:
+    """Dispatch from one pool; whether it stopped with more that may go now."""
+    engines = placement.Placement(state, pool)
+    if not engines.usable:
         if not pool.live:
             requests.note_no_node(state, pool)
         return False
@@ -66,7 +66,7 @@ def _dispatch(
         request = walk.peek()
         if request is None:
             break
-        choice = placement.choose(state, request, usable)
+        choice = engines.choose(request)
         if choice.engine is None:
             if choice.unfit:
                 requests.note_unfit(state, request)
@@ -86,8 +86,9 @@ def _dispatch(
                 more = True
             break
         _assign(state, request, walk, _open_batch(state, choice.engine, pool.model, outbox))
-        more = True
+        engines.took(choice.engine)
         if one_batch:
+            more = True
             break
     walk.finish()
     for request in walk.expired:

@@ -146,8 +146,10 @@ def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None
 
 def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     took = state.now - attempt.started_at
-    model = attempt.model
-    attempt.engine.service.setdefault(model, ServiceEstimate()).learn(took, item.output_tokens)
+    model, service = attempt.model, attempt.engine.service
+    if model not in service:
+        service[model] = ServiceEstimate()
+    service[model].learn(took, item.output_tokens)
     state.pools[model].estimate.learn(took, item.output_tokens)
     node.finished += 1
     state.totals.input_tokens += item.input_tokens

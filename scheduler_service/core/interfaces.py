@@ -7,12 +7,12 @@ named and chosen in the configuration (`policies/__init__.py` has the registry).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.core.types import Attempt, Batch, Duration, Engine, Instant, Request
+from scheduler_service.core.types import Attempt, Duration, Engine, Instant, Request
 
 
 class Ordering(Protocol):
@@ -97,6 +97,10 @@ class BatchFormer(Protocol):
 class Filter(Protocol):
     """Can this engine take this request at all, credit aside?"""
 
+    def concerns(self, request: Request) -> Hashable:
+        """All of the request that the answer depends on: where it is equal, so is the answer."""
+        ...
+
     def why_not(self, request: Request, engine: Engine) -> str | None:
         """A stable word, or None when it can."""
         ...
@@ -104,6 +108,10 @@ class Filter(Protocol):
 
 class Scorer(Protocol):
     """How soon would it finish there?"""
+
+    def concerns(self, request: Request) -> Hashable:
+        """All of the request that the estimate depends on, beside its pool."""
+        ...
 
     def estimate(self, request: Request, engine: Engine, now: Instant) -> Duration:
         """Expected time to completion."""
@@ -206,8 +214,3 @@ class PolicySet:
     degrade: Degrade
     failover: Failover
     autoscale: Autoscale
-
-
-def batch_is_full(batch: Batch) -> bool:
-    """Whether the engine's batch limit is reached, counted in inputs."""
-    return sum(a.inputs for a in batch.attempts) >= batch.engine.max_batch

@@ -16,7 +16,9 @@ while job items wait too. If the oldest cannot be placed at all now, the next ol
 from __future__ import annotations
 
 import bisect
+import heapq
 from collections.abc import Iterator
+from itertools import compress
 
 from scheduler_service.core.interfaces import Ordering
 from scheduler_service.core.outcomes import RequestClass
@@ -76,10 +78,15 @@ class Band:
 class PoolQueue:
     """The waiting requests of one pool, and its floor counters."""
 
-    __slots__ = ("bands", "floor_every", "interactive", "job_turn", "jobs", "since_floor")
+    __slots__ = (
+        "_depths", "_ranks", "bands", "floor_every", "interactive", "job_turn", "jobs",
+        "since_floor",
+    )  # fmt: skip
 
     def __init__(self, floor_every: int) -> None:
         self.bands = {(cls, p): Band() for cls in RequestClass for p in reversed(PRIORITIES)}
+        self._ranks = list(self.bands.values())  # most urgent first; see `_rank`
+        self._depths = [0] * len(self._ranks)  # waiting, by rank
         self.floor_every = floor_every
         self.since_floor = 0  # dispatches since the floor's last turn
         self.job_turn = False  # whose turn is next while both classes wait
@@ -90,26 +97,32 @@ class PoolQueue:
         return self.interactive + self.jobs
 
     def __iter__(self) -> Iterator[Request]:
-        for band in self.bands.values():
+        for band in self.filled():
             yield from band
+
+    def filled(self) -> list[Band]:
+        """The bands in which any wait, most urgent interactive one first."""
+        return list(compress(self._ranks, self._depths))
 
     def push(self, request: Request, *, returning: bool = False) -> None:
         """Add it; `returning`: at its old place."""
-        band = self.bands[request.request_class, request.priority]
+        rank = _rank(request.request_class, request.priority)
         if returning:
-            band.push_back(request)
+            self._ranks[rank].push_back(request)
         else:
-            band.push(request)
-        self._count(request, 1)
+            self._ranks[rank].push(request)
+        self._count(request, rank, 1)
 
     def remove(self, request: Request) -> bool:
         """Take it out; whether it was here."""
-        if not self.bands[request.request_class, request.priority].remove(request):
+        rank = _rank(request.request_class, request.priority)
+        if not self._ranks[rank].remove(request):
             return False
-        self._count(request, -1)
+        self._count(request, rank, -1)
         return True
 
-    def _count(self, request: Request, by: int) -> None:
+    def _count(self, request: Request, rank: int, by: int) -> None:
+        self._depths[rank] += by
         if request.request_class is RequestClass.INTERACTIVE:
             self.interactive += by
         else:
@@ -117,8 +130,7 @@ class PoolQueue:
 
     def heads(self) -> list[Request]:
         """The oldest of each band that has any, most urgent interactive band first."""
-        heads = (band.head() for band in self.bands.values() if band)
-        return [head for head in heads if head is not None]
+        return [next(iter(band)) for band in self.filled()]
 
     def oldest(self, request_class: RequestClass | None = None) -> Request | None:
         """The oldest place of the class, or of both."""
@@ -127,17 +139,11 @@ class PoolQueue:
 
     def depth(self, request_class: RequestClass, priority: int) -> int:
         """How many wait in one band."""
-        return len(self.bands[request_class, priority])
+        return self._depths[_rank(request_class, priority)]
 
     def ahead_of(self, request: Request) -> int:
         """How many would go before a newcomer like it; an estimate: equal or more urgent bands."""
-        if request.request_class is RequestClass.JOB:
-            return self.interactive + sum(
-                self.depth(RequestClass.JOB, p) for p in PRIORITIES if p >= request.priority
-            )
-        return sum(
-            self.depth(RequestClass.INTERACTIVE, p) for p in PRIORITIES if p >= request.priority
-        )
+        return sum(self._depths[: _rank(request.request_class, request.priority) + 1])
 
     def start_bound(self) -> int:
         """Dispatches until the youngest waiting request starts, at most; 0: no bound."""
@@ -149,30 +155,41 @@ class PoolQueue:
         return Walk(self, ordering, now)
 
 
-class Walk:
-    """A pass over a queue in dispatch order; nothing is removed before `finish`."""
+def _rank(request_class: RequestClass, priority: int) -> int:
+    """Number of a band, from 0, the most urgent interactive one; jobs follow."""
+    return request_class * len(PRIORITIES) - priority
 
-    __slots__ = ("_cursors", "_now", "_ordering", "_queue", "_taken", "expired", "floor")
+
+# The head of a band in a walk: class and key to order by, then the request, then those behind it.
+# No two keys are equal, so the rest is never compared.
+_Head = tuple[RequestClass, tuple[int, ...], Request, Iterator[Request]]
+
+
+class Walk:
+    """A pass over a queue in dispatch order; nothing is removed before `finish`.
+
+    The heads are a heap. Their keys hold for the whole pass, for `now` does not change in it.
+    """
+
+    __slots__ = ("_heads", "_now", "_ordering", "_queue", "_taken", "expired", "floor")
 
     def __init__(self, queue: PoolQueue, ordering: Ordering, now: Instant) -> None:
         self._queue = queue
         self._ordering = ordering
         self._now = now
-        self._cursors: list[tuple[Request, Iterator[Request]]] = []
-        for band in queue.bands.values():
-            if band:
-                cursor = iter(band)
-                self._cursors.append((next(cursor), cursor))
+        cursors = [iter(band) for band in queue.filled()]
+        self._heads: list[_Head] = [self._head(next(cursor), cursor) for cursor in cursors]
+        heapq.heapify(self._heads)
         self._taken: list[Request] = []
         self.expired: list[Request] = []  # passed over; their timers are up to a bucket late
         self.floor = False  # whether the last `peek` was the floor's choice
 
     def peek(self) -> Request | None:
         """Who would be dispatched next; None: nobody is left."""
-        queue = self._queue
+        queue, heads = self._queue, self._heads
         self.floor = 0 < queue.floor_every <= queue.since_floor + 1
-        while self._cursors:
-            request = self._oldest() if self.floor else self._best()
+        while heads:
+            request = self._oldest() if self.floor else heads[0][2]
             if request.deadline > self._now:
                 return request
             self.expired.append(request)
@@ -199,28 +216,28 @@ class Walk:
         for request in self._taken:
             self._queue.remove(request)
 
-    def _best(self) -> Request:
-        """By order: interactive before jobs."""
-        if len(self._cursors) == 1:
-            return self._cursors[0][0]
-        now, key = self._now, self._ordering.key
-        heads = [h for h, _ in self._cursors if h.request_class is RequestClass.INTERACTIVE]
-        return min(heads or [h for h, _ in self._cursors], key=lambda head: key(head, now))
+    def _head(self, request: Request, cursor: Iterator[Request]) -> _Head:
+        return (request.request_class, self._ordering.key(request, self._now), request, cursor)
 
     def _oldest(self) -> Request:
         """By place, of the class whose turn it is."""
-        heads = [head for head, _ in self._cursors]
+        requests = [head[2] for head in self._heads]
         cls = RequestClass.JOB if self._queue.job_turn else RequestClass.INTERACTIVE
-        mine = [h for h in heads if h.request_class is cls]
-        return min(mine or heads, key=lambda r: r.place)
+        mine = [r for r in requests if r.request_class is cls]
+        return min(mine or requests, key=lambda r: r.place)
 
     def _advance(self, request: Request) -> None:
         """Move on in the band whose head this was."""
-        for index, (head, cursor) in enumerate(self._cursors):
-            if head is request:
-                following = next(cursor, None)
-                if following is None:
-                    del self._cursors[index]
-                else:
-                    self._cursors[index] = (following, cursor)
-                return
+        heads = self._heads
+        at = next(i for i, head in enumerate(heads) if head[2] is request)
+        cursor = heads[at][3]
+        following = next(cursor, None)
+        if at == 0 and following is not None:
+            heapq.heapreplace(heads, self._head(following, cursor))
+        elif at == 0:
+            heapq.heappop(heads)
+        else:  # the floor took it out of turn
+            del heads[at]
+            if following is not None:
+                heads.append(self._head(following, cursor))
+            heapq.heapify(heads)

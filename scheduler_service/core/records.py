@@ -80,7 +80,6 @@ class Record:
         kind: str,
         at: Instant,
         request: Request | None = None,
-        *,
         attempt: Attempt | None = None,
         batch: Batch | None = None,
         node_id: str = "",

@@ -134,6 +134,8 @@ def leave_queue(state: State, request: Request, *, taken: bool = False) -> None:
             state.pools[request.served_model].queue.remove(request)
         state.waiting_bytes -= request.size_bytes
         request.in_queue = False
+    else:
+        state.timers.cancel(request.rid * 4 + RETRY)
     request.queue_time += state.now - request.queued_at
     state.timers.cancel(request.rid * 4 + WAIT)
 
@@ -314,16 +316,19 @@ def finish(
     metadata: dict[str, str] | None = None,
 ) -> None:
     """The one end of a request: nothing of it stays in queue, timers, relay or live attempts."""
-    if request.state is RequestState.QUEUED and outcome is not Outcome.REJECTED:
-        leave_queue(state, request)
+    if request.state is RequestState.QUEUED:
+        if outcome is Outcome.REJECTED:
+            state.timers.cancel(request.rid * 4 + WAIT)
+        else:
+            leave_queue(state, request)
     for sibling in list(request.live.values()):
         ledger.revoke(state, sibling, _end_of(sibling, attempt, outcome), reason or Reason.REVOKED)
     move_request(request, RequestState.FINISHED)
     request.finished_at = state.now
     request.outcome = outcome
     request.reason = reason
-    for kind in (DEADLINE, WAIT, RETRY):
-        state.timers.cancel(request.rid * 4 + kind)
+    if request.deadline < NEVER:
+        state.timers.cancel(request.rid * 4 + DEADLINE)
     del state.requests[request.rid]
     state.finished.append(request)
     state.totals.outcomes[outcome] += 1

@@ -150,16 +150,7 @@ class State:
     ) -> None:
         """Note a decision for the observers."""
         self.records.append(
-            Record(
-                kind,
-                self.now,
-                request,
-                attempt=attempt,
-                batch=batch,
-                node_id=node_id,
-                pool=pool,
-                data=data or None,
-            )
+            Record(kind, self.now, request, attempt, batch, node_id, pool, data or None)
         )
 
     def touch(self, model: str) -> None:

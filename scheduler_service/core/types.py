@@ -152,6 +152,7 @@ class Batch:
     atomic: bool
     close_reason: str  # "size", "timeout", "deadline", "idle_node", "floor", "credit"
     created_at: Instant
+    inputs_max: int = 0  # as its engine had it then; 0: not limited
     oldest_wait: Duration = 0
     attempts: list[Attempt] = field(default_factory=list)
     open_items: int = 0  # attempts that have not ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from scheduler_service.core.types import Engine, Request
@@ -11,6 +12,10 @@ from scheduler_service.core.types import Engine, Request
 class Tried:
     """Not where it failed before, in the same process of the agent."""
 
+    def concerns(self, request: Request) -> Hashable:
+        """Where it failed."""
+        return tuple(request.tried)
+
     def why_not(self, request: Request, engine: Engine) -> str | None:
         """ "tried" or None."""
         return "tried" if request.tried and engine.node.incarnation in request.tried else None
@@ -19,6 +24,10 @@ class Tried:
 @dataclass(frozen=True, slots=True)
 class TaskType:
     """Only where its task type is served, by the model's own list, else the node's."""
+
+    def concerns(self, request: Request) -> Hashable:
+        """Its task type."""
+        return request.task_type
 
     def why_not(self, request: Request, engine: Engine) -> str | None:
         """ "task_type" or None."""
@@ -30,6 +39,10 @@ class TaskType:
 class Fits:
     """Not where its known tokens are more than the context holds."""
 
+    def concerns(self, request: Request) -> Hashable:
+        """Its known tokens."""
+        return request.prompt_tokens
+
     def why_not(self, request: Request, engine: Engine) -> str | None:
         """ "context" or None."""
         context = engine.models[request.served_model].context_length
@@ -39,6 +52,10 @@ class Fits:
 @dataclass(frozen=True, slots=True)
 class Resumable:
     """What goes on from partial output only goes where the model can."""
+
+    def concerns(self, request: Request) -> Hashable:
+        """Whether it goes on."""
+        return request.continuing
 
     def why_not(self, request: Request, engine: Engine) -> str | None:
         """ "not_resumable" or None."""

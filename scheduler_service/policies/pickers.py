@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from scheduler_service.core.types import Duration, Engine, Request
 
@@ -14,8 +15,8 @@ class Soonest:
 
     def pick(self, scored: Sequence[tuple[Duration, Engine]], request: Request) -> Engine:
         """Of equals the least loaded."""
-        best = min(
-            scored,
-            key=lambda s: (s[0], s[1].in_flight_inputs, s[1].node.node_id, s[1].engine_id),
-        )
-        return best[1]
+        least = min(scored, key=itemgetter(0))[0]
+        best = [engine for estimate, engine in scored if estimate == least]
+        if len(best) == 1:
+            return best[0]
+        return min(best, key=lambda e: (e.in_flight_inputs, e.node.node_id, e.engine_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from scheduler_service.core.types import MILLISECOND, Duration, Engine, Instant, Request
@@ -16,6 +17,10 @@ class Completion:
     """
 
     unknown: Duration = 1 * MILLISECOND
+
+    def concerns(self, request: Request) -> Hashable:
+        """Its expected output."""
+        return request.output_tokens
 
     def estimate(self, request: Request, engine: Engine, now: Instant) -> Duration:
         """mean * (1 + in flight / slots), in whole nanoseconds."""

@@ -280,6 +280,27 @@ def test_filter_gives_a_stable_word_or_none(name: str, request: Request, node: E
     )  # fmt: skip
 
 
+@given(names("filters"), REQUESTS, REQUESTS, engines())
+def test_filter_answers_alike_where_its_concerns_are(
+    name: str, one: Request, other: Request, node: Engine
+) -> None:
+    """The core asks once for all that are equal in them."""
+    policy = make("filters", name)
+    if policy.concerns(one) == policy.concerns(other):
+        assert policy.why_not(one, node) == policy.why_not(other, node)
+    hash(policy.concerns(one))
+
+
+@given(names("score"), REQUESTS, REQUESTS, engines())
+def test_score_is_alike_where_its_concerns_are(
+    name: str, one: Request, other: Request, node: Engine
+) -> None:
+    policy = make("score", name)
+    if policy.concerns(one) == policy.concerns(other):
+        assert policy.estimate(one, node, NOW) == policy.estimate(other, node, NOW)
+    hash(policy.concerns(one))
+
+
 @given(names("score"), REQUESTS, engines())
 def test_score_is_a_duration(name: str, request: Request, node: Engine) -> None:
     estimate = twice("score", name, "estimate", request, node, NOW)

@@ -244,10 +244,13 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(slots=st.integers(1, 3))
     def resize(self, slots: int) -> None:
-        agent = self.live("a")
-        if agent is not None:
-            able = [model("m", context_length=8_000), model("s")]
+        """Slots of a continuous and of a static engine change while they work."""
+        able = [model("m", context_length=8_000), model("s")]
+        plain = [model("m", resumable=False, context_length=4_000)]
+        if (agent := self.live("a")) is not None:
             agent.describe(engine("e0", slots=slots, models=able), engine("e1", models=["s"]))
+        if (agent := self.live("b")) is not None:
+            agent.describe(static("e0", slots=slots, models=plain))
 
     # The common case, often: faults need something to hit.
 

@@ -281,3 +281,15 @@ def test_batch_members_go_in_queue_order() -> None:
     requests = [world.submit(priority=p) for p in (1, 9, 5, 9, 2)]
     agent.finish(*first)
     assert agent.running() == [requests[1], requests[3], requests[2], requests[0]]
+
+
+def test_limit_that_shrinks_does_not_call_an_open_batch_too_large() -> None:
+    """Its agent lowered the limit while a batch of the old size runs."""
+    world, agent = world_of(agent_slots=8)
+    world.submit(8)
+    agent.describe(static(slots=2))
+    agent.report()
+    agent.finish(*agent.running())
+    world.submit(6)
+    world.advance(1)
+    assert agent.sizes() == [8, 2]
