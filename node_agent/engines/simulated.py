@@ -58,6 +58,7 @@ class SimulatedEngine:
         self._held_inputs = 0
         self._running_inputs = 0
         self._running_groups = 0
+        self._freed_at = 0.0  # when a slot last came back, by the engine's clock
         self._finished_items = 0
         self._agenda_count = 0
         self._wakeup: asyncio.TimerHandle | asyncio.Handle | None = None
@@ -108,7 +109,7 @@ class SimulatedEngine:
             except TimeoutError:
                 pass
         for run in list(self._runs.values()):
-            self._end(run)
+            self._end(run, self._now())
             self._report(run, _unavailable("the engine was stopped"))
         if self._wakeup is not None:
             self._wakeup.cancel()
@@ -135,7 +136,7 @@ class SimulatedEngine:
         run = self._runs.get(dispatch_id)
         if run is None:
             return
-        self._end(run)
+        self._end(run, self._now())
         self._report(run, EngineError(reason=reason, message="cancelled"), cut=True)
         self._turn_soon()
 
@@ -206,7 +207,8 @@ class SimulatedEngine:
         if not self._waiting or not self._fits(self._waiting[0]):
             return False
         group = self._waiting.popleft()
-        group.start(now, self._options)
+        # What waited starts when the slot came free: the timer's lateness is not the engine's.
+        group.start(min(now, max(group.runs[-1].submitted_at, self._freed_at)), self._options)
         self._running_groups += 1
         self._running_inputs += group.inputs
         together = group.inputs if self._options.mode == "static" else self._running_inputs
@@ -260,14 +262,14 @@ class SimulatedEngine:
             return
         if run.plan.fate is Fate.CRASH:
             os._exit(CRASH_EXIT_STATUS)
-        self._end(run)
+        self._end(run, run.final_at)
         failed = run.plan.fate is Fate.FAIL
         self._sink.finished(run.item.dispatch_id, run.result(now, _failure() if failed else None))
         self._finished_items += 1
         if self._finished_items == self._options.crash_after_items:
             os._exit(CRASH_EXIT_STATUS)
 
-    def _end(self, run: Run) -> None:
+    def _end(self, run: Run, at: float) -> None:
         """Forget a run and free what it held. The one place where slots come back."""
         del self._runs[run.item.dispatch_id]
         group = run.group
@@ -276,6 +278,7 @@ class SimulatedEngine:
         self._held_inputs -= run.plan.inputs
         if run.started_at is not None:
             self._running_inputs -= run.plan.inputs
+            self._freed_at = at
             if not group.runs:
                 self._running_groups -= 1
         if not self._runs and self._empty is not None:

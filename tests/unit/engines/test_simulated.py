@@ -239,6 +239,17 @@ async def test_latency_is_base_plus_item_plus_tokens() -> None:
         assert result.decode_s == pytest.approx(0.020, abs=0.01)
 
 
+@MODES
+async def test_what_waits_starts_when_the_slot_comes_free(mode: str) -> None:
+    """However late its timer fires: so n batches take n times as long as one."""
+    options = {"mode": mode, "slots": 1, "look_ahead": 9, "latency": "5ms"}
+    async with serving(engine(**options), "m") as bench:
+        ids = bench.submit(*(bench.item() for _ in range(10)))
+        await bench.sink.until(lambda: len(bench.sink.results) == 10)
+        waits = [bench.sink.results[i].engine_queue_s for i in ids]
+        assert waits == pytest.approx([0.005 * i for i in range(10)], abs=1e-6)
+
+
 async def test_jitter_varies_times_by_seed_within_its_bounds() -> None:
     options = {"latency": "4ms", "jitter": 0.5, "slots": 100}
     async with serving(engine(**options), "m") as bench:
