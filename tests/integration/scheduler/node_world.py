@@ -17,7 +17,7 @@ from scheduler_service.core import CoreSettings, Scheduler
 from scheduler_service.core import commands as cmd
 from scheduler_service.core.events import Event, SessionBroken
 from scheduler_service.core.settings import HealthSettings
-from scheduler_service.core.types import MILLISECOND, Attempt, Node, Request
+from scheduler_service.core.types import SECOND, Attempt, Duration, Node, Request
 from scheduler_service.driver import Driver
 from scheduler_service.policies import build
 from scheduler_service.rpc.node import NodePort
@@ -74,7 +74,13 @@ class Entry:
 class World:
     """The service. `port` is under test."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        hello_timeout: Duration = 10 * SECOND,
+        ping_timeout: Duration = 2 * SECOND,
+        resume_window: Duration = 2 * SECOND,
+    ) -> None:
         self.clock = Clock()
         self.events: list[Event] = []
         self.finished: dict[str, cmd.FinishRequest] = {}
@@ -82,7 +88,7 @@ class World:
         self.closed: list[cmd.CloseSession] = []
         self._changed = asyncio.Event()
         self._rids = 0
-        health = HealthSettings(resume_window=300 * MILLISECOND, ping_timeout=300 * MILLISECOND)
+        health = HealthSettings(resume_window=resume_window, ping_timeout=ping_timeout)
         settings = CoreSettings(term=TERM, check_every=1, health=health)
         self.driver = Driver(
             Scheduler(settings, build()),
@@ -94,7 +100,7 @@ class World:
             driver_post=self._post,
             relay=lambda: self.driver.scheduler.relay,
             sessions=self.sessions,
-            settings=NodePortSettings(hello_timeout=300 * MILLISECOND),
+            settings=NodePortSettings(hello_timeout=hello_timeout),
             identity=Identity("cluster-1", TERM),
             clock=self.clock,
             tracer=NoTracer(),
@@ -272,8 +278,9 @@ def hello(
 
 
 @asynccontextmanager
-async def running_world() -> AsyncIterator[World]:
-    world = World()
+async def running_world(**times: Duration) -> AsyncIterator[World]:
+    """Serve. `times`: shorter than usual, where a test waits for them."""
+    world = World(**times)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((world.port.handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")

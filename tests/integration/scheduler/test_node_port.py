@@ -19,7 +19,7 @@ from scheduler_service.core.events import (
     RequestsCancelled,
 )
 from scheduler_service.core.outcomes import NodeAvailability, NodeHealth, Outcome, Reason
-from scheduler_service.core.types import SECOND
+from scheduler_service.core.types import MILLISECOND, SECOND
 from tests.integration.scheduler.node_world import (
     TERM,
     Agent,
@@ -34,9 +34,14 @@ UNKNOWN_FIELD = b"\x9a\xf1\x01\x05later"  # number 3859, of a newer client
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with running_world() as running:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    async with running_world(**getattr(request, "param", {})) as running:
         yield running
+
+
+def times(**shorter: int) -> pytest.MarkDecorator:
+    """A world in which these times are so short that a test can wait for them."""
+    return pytest.mark.parametrize("world", [shorter], indirect=True, ids=["short"])
 
 
 @pytest.fixture
@@ -79,7 +84,8 @@ async def test_stream_without_hello_first_is_turned_away(world: World, agent: Ag
     assert not world.events
 
 
-async def test_silent_stream_is_turned_away(agent: Agent) -> None:
+@times(hello_timeout=100 * MILLISECOND)
+async def test_silent_stream_is_turned_away(world: World, agent: Agent) -> None:
     goodbye = await agent.goodbye()
     assert goodbye.error.reason == types_pb2.ERROR_REASON_PROTOCOL_VIOLATION
 
@@ -119,6 +125,7 @@ async def test_duplicate_node_id_is_refused_while_its_holder_answers(
     assert clash.count("127.0.0.1") == 2
 
 
+@times(ping_timeout=100 * MILLISECOND)
 async def test_holder_that_does_not_answer_is_replaced(world: World, agent: Agent) -> None:
     await agent.join()
     agent.answers = False
@@ -294,6 +301,7 @@ async def test_one_node_cannot_speak_for_another(world: World, agent: Agent) -> 
     assert world.driver.scheduler.relay.stale == 1
 
 
+@times(resume_window=100 * MILLISECOND)
 async def test_gap_ends_the_session_and_moves_the_work(world: World, agent: Agent) -> None:
     await agent.join()
     request = world.submit("r1")
@@ -397,6 +405,7 @@ async def test_old_stream_is_replaced_by_a_new_one_of_the_same_process(
 # The end of a session.
 
 
+@times(resume_window=100 * MILLISECOND)
 async def test_broken_session_is_told_once(world: World, agent: Agent) -> None:
     await agent.join()
     await agent.channel.close()
@@ -511,6 +520,7 @@ async def test_closing_port_says_goodbye_to_all_and_to_those_that_come(
         assert (await late.goodbye()).error.reason == types_pb2.ERROR_REASON_SCHEDULER_DRAINING
 
 
+@times(resume_window=100 * MILLISECOND)
 async def test_aborted_streams_leave_no_trace_in_the_logs(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
