@@ -235,3 +235,16 @@ def test_cancel_after_a_substitution_leaves_nothing_behind() -> None:
     small.finish(*small.running())
     world.step(ev.NodeCordoned("small", True))
     world.assert_idle()
+
+
+def test_second_model_of_the_list_is_no_second_substitution() -> None:
+    """Behaviour 68: one substitution per request, though another model would have room."""
+    world, _, _ = two_models()
+    world.submit(model="small")
+    request = world.submit(model="large", degrade=("small", "tiny"), max_wait=seconds(1))
+    world.advance(1.1)
+    assert request.served_model == "small"
+    tiny = world.agent("tiny", engine(models=["tiny"]))
+    world.advance(1.1)
+    assert world.result(request).reason is Reason.MAX_WAIT_EXCEEDED
+    assert tiny.batches == []

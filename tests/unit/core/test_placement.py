@@ -31,6 +31,14 @@ def test_engine_gets_no_more_than_its_credit_even_with_free_slots() -> None:
     assert len(agent.running()) == 2
 
 
+def test_engine_gets_no_more_than_slots_and_look_ahead_whatever_its_credit() -> None:
+    """A generous agent does not make a backlog on the node: late binding is the scheduler's."""
+    world = World()
+    agent = world.agent("a", engine(slots=2, look_ahead=1), withheld=-20)
+    world.submit(10)
+    assert len(agent.running()) == 3
+
+
 def test_repeated_or_late_credit_takes_nothing_back_and_gives_nothing_twice() -> None:
     world = World()
     agent = world.agent("a", engine(slots=2))
