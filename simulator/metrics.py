@@ -15,6 +15,7 @@ from scheduler_service.core import records
 from scheduler_service.core.outcomes import NodeAvailability, Outcome
 from scheduler_service.core.records import Record
 from scheduler_service.core.types import Duration, Instant, Request
+from simulator.engines.interface import Work
 from simulator.watchers import Watcher
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Metrics(Watcher):
         rows.submitted.append(request.received_at)
         rows.wait.append(request.queue_time)
         first = ticket.first_output_at
+        if first < 0 and isinstance(command.payload, Work):
+            first = command.payload.first_output_at  # what a stream would have shown
         rows.first_output.append(first - request.received_at if first >= 0 else -1)
         rows.total.append(now - request.received_at)
         rows.priority.append(request.priority)

@@ -93,6 +93,9 @@ class ModelledNode:
         """A slow node takes longer."""
         return duration if self.slowness == 1.0 else round(duration * self.slowness)
 
+    def progressed(self, works: Sequence[Work]) -> None:
+        """Such a node does not stream."""
+
     def ended(self, works: Sequence[Work]) -> None:
         """Results go out with the next step of the world."""
         inputs = 0
@@ -102,7 +105,10 @@ class ModelledNode:
             if self.held.pop(work.dispatch_id, None) is None:
                 continue
             inputs += work.inputs
-            reason = Reason.NONE if work.complete else Reason.CANCELLED_BY_CLIENT
+            if work.complete:
+                reason = Reason.NONE
+            else:
+                reason = Reason.ENGINE_OOM if work.out_of_memory else Reason.CANCELLED_BY_CLIENT
             self._ended.append(
                 ev.ItemEnd(
                     work.dispatch_id,

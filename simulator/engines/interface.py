@@ -21,8 +21,11 @@ class Work:
         "first_output_at",
         "inputs",
         "made",
+        "made_so_far",
         "offset",
+        "out_of_memory",
         "started_at",
+        "stopped",
     )
 
     def __init__(
@@ -34,9 +37,12 @@ class Work:
         self.offset = offset  # output tokens that another attempt made, and this one goes on from
         self.started_at: Instant = -1  # when the engine began; -1: not yet
         self.first_output_at: Instant = -1
-        self.made = 0  # output tokens so far, without `offset`
+        self.made = 0  # output tokens, without `offset`; settled when it ends or is preempted
+        self.made_so_far = 0  # the same, at the last word on progress
         self.ended = False  # the engine is through with it
         self.complete = False  # it came to its natural end
+        self.stopped = False  # cancelled, though it has to run on
+        self.out_of_memory = False  # it ended because the engine has no room for it, ever
 
     @property
     def to_make(self) -> int:
@@ -56,6 +62,10 @@ class Host(Protocol):
 
     def ended(self, works: Sequence[Work]) -> None:
         """The engine is through with these."""
+        ...
+
+    def progressed(self, works: Sequence[Work]) -> None:
+        """These have come further (`Work.made_so_far`), if the engine was asked to tell."""
         ...
 
     def stretch(self, duration: Duration) -> Duration:
