@@ -12,7 +12,8 @@ A group that fits is started: its runs get their times, and each goes into the a
 the time of its next event (a token of a streamed item, or its end). Everything happens in `_turn`,
 on one timer for the earliest event, or at once when something was submitted or cancelled: where
 nothing takes time, one `call_soon` answers all that was submitted before it. The sink is called
-from turns only, never inside `submit` or `cancel`; what it submits waits for the next turn.
+from turns only, never inside `submit` or `cancel`; what it submits waits for the next turn. That
+counts from the event that it answers: timers are a millisecond late, an engine is not.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class SimulatedEngine:
         self._running_inputs = 0
         self._running_groups = 0
         self._freed_at = 0.0  # when a slot last came back, by the engine's clock
+        self._late_s = 0.0  # how late the event is that the present turn lets happen
         self._finished_items = 0
         self._agenda_count = 0
         self._wakeup: asyncio.TimerHandle | asyncio.Handle | None = None
@@ -117,7 +119,7 @@ class SimulatedEngine:
         self._flush()
 
     def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
-        now = self._now()
+        now = self._now() - self._late_s
         runs: list[Run] = []
         for item in items:
             if self._health != node_service_pb2.ENGINE_HEALTH_SERVING:
@@ -198,6 +200,7 @@ class SimulatedEngine:
             now = self._now()
             while self._start_next(now) or self._advance_next(now):
                 pass
+            self._late_s = 0.0
         self._turn_later()
 
     def _start_next(self, now: float) -> bool:
@@ -227,7 +230,8 @@ class SimulatedEngine:
         """Let the earliest event happen, if it is due; tell whether there was one."""
         if not self._agenda or self._agenda[0][0] > now:
             return False
-        run = heappop(self._agenda)[2]
+        at, _, run = heappop(self._agenda)
+        self._late_s = now - at
         self._follow(run, now)
         return True
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
-from node_agent.engines.interface import EngineStartError
+from node_agent.engines.interface import EngineStartError, Result
 from node_agent.engines.registry import build_engine
 from node_agent.engines.simulated import CRASH_EXIT_STATUS, SimulatedEngine
 from node_agent.engines.simulated_text import check_text, is_seamless, nonce_of
@@ -248,6 +249,35 @@ async def test_what_waits_starts_when_the_slot_comes_free(mode: str) -> None:
         await bench.sink.until(lambda: len(bench.sink.results) == 10)
         waits = [bench.sink.results[i].engine_queue_s for i in ids]
         assert waits == pytest.approx([0.005 * i for i in range(10)], abs=1e-6)
+
+
+@MODES
+async def test_an_answer_to_an_end_comes_when_the_item_ended(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when the timer fired: the loop waits whole milliseconds, so 6 of them here."""
+    async with serving(engine(mode=mode, slots=1, latency="5.4ms"), "m") as bench:
+        starts: list[float] = []
+        running, finished = bench.sink.running, bench.sink.finished
+
+        def note(dispatch_id: int, batch_size: int) -> None:
+            started_at = bench.engine._runs[dispatch_id].started_at
+            assert started_at is not None
+            starts.append(started_at)
+            running(dispatch_id, batch_size)
+
+        def again(dispatch_id: int, result: Result) -> None:
+            finished(dispatch_id, result)
+            if len(starts) < 10:
+                bench.submit(bench.item())
+
+        monkeypatch.setattr(bench.sink, "running", note)
+        monkeypatch.setattr(bench.sink, "finished", again)
+        bench.submit(bench.item())
+        await bench.sink.until(lambda: len(bench.sink.results) == 10)
+        gaps = [later - earlier for earlier, later in pairwise(starts)]
+        assert len(gaps) == 9
+        assert 0.0054 <= min(gaps) < 0.0057  # what is more is the time that this test took
 
 
 async def test_jitter_varies_times_by_seed_within_its_bounds() -> None:
