@@ -35,13 +35,14 @@ async def measure(bench: Bench) -> list[Measured]:
 
 
 async def _round(client: AsyncClient, model: str, seconds: float) -> tuple[float, float]:
-    """Mean batch size and requests a second."""
-    batches: set[str] = set()
+    """Mean batch size, and requests a second between the ends of the first and last batch."""
+    batches: dict[str, float] = {}  # when the last answer of each came
 
     async def send() -> None:
         result = await client.generate(PROMPT, model=model, **OPTIONS)
-        batches.add(result.proto.attempts[-1].batch_id)
+        batches[result.proto.attempts[-1].batch_id] = time.perf_counter()
 
-    began = time.perf_counter()
     count = await closed_loop(send, width=WIDTH, seconds=seconds)
-    return count / len(batches), count / (time.perf_counter() - began)
+    fill = count / len(batches)
+    first, *_, last = sorted(batches.values())
+    return fill, (count - fill) / (last - first)

@@ -1,7 +1,8 @@
 """How much memory does an idle scheduler hold, and how much more for each request that waits?
 
 A fresh scheduler, and an agent whose engine accepts and never answers. The first fifth is queued to
-warm everything up; the cost of a request is the growth from there to the end, by the number.
+warm everything up; the cost of a request is the growth from there to the end, by the number. The
+list of recent events is kept short, for it grows with requests only until it is full.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ OPTIONS_STALLED = {**OPTIONS, "timeout": "600s"}
 async def measure(bench: Bench) -> list[Measured]:
     """The lines memory.*."""
     queued = QUEUED_QUICK if bench.quick else QUEUED
-    settings = f"queue.max_requests={LIMIT}", f"limits.max_outstanding={LIMIT}"
+    settings = (
+        f"queue.max_requests={LIMIT}",
+        f"limits.max_outstanding={LIMIT}",
+        "report.events=100",  # a ring that each request would fill further, up to its bound
+    )
     async with contextlib.AsyncExitStack() as up:
         scheduler = await up.enter_async_context(bench.fresh_scheduler(*settings))
         await up.enter_async_context(bench.fresh_agent(scheduler, MODEL, slots=1, stalled="true"))
