@@ -83,13 +83,13 @@ class NodePort:
     def register(self, session: AgentSession) -> None:
         """It has said hello: commands for it may come."""
         self.sessions[session.node_id, session.epoch] = session
-        log.info("session %x of node %s at %s", session.epoch, session.node_id, session.peer)
+        log.info("session is up", extra={"event": "session_up", **_fields(session)})
 
     def unregister(self, session: AgentSession, *, goodbye: bool) -> None:
         """It is over."""
         self.sessions.pop((session.node_id, session.epoch), None)
         self.post(SessionBroken(session.node_id, session.epoch, goodbye))
-        log.info("session %x of node %s has ended", session.epoch, session.node_id)
+        log.info("session has ended", extra={"event": "session_ended", **_fields(session)})
 
     def fault(self, what: str, error: Exception) -> None:
         """Count an exception that nothing may stop for, and tell the first of its kind in full."""
@@ -204,17 +204,20 @@ class _Stream:
             self._refuse(violation("no hello came; it is the first message of a stream", "hello"))
 
     def _refuse(self, refusal: SessionRefused) -> None:
-        name, peer = self.session.node_id or "without a name", self.session.peer
-        log.warning("the agent %s at %s is turned away: %s", name, peer, refusal)
+        event = {"event": "session_refused", **_fields(self.session)}
+        log.warning("an agent is turned away: %s", refusal, extra=event)
         self.session.say_goodbye(refusal.error, reconnect=refusal.reconnect)
 
     def _on_close(self, error: types_pb2.Error | None) -> None:
         """The goodbye is about to be sent."""
         session = self.session
         if error is not None and error.reason == types_pb2.ERROR_REASON_NODE_ID_IN_USE:
-            holder = self._port.holder(session)
             log.warning(
-                "node id %s: refused to %s, held by %s", session.node_id, session.peer, holder
+                "node id %s is refused to %s: %s holds it",
+                session.node_id,
+                session.peer,
+                self._port.holder(session),
+                extra={"event": "node_refused", **_fields(session)},
             )
         self._end()
 
@@ -224,3 +227,8 @@ class _Stream:
             self._ended = True
             if self.session.epoch:
                 self._port.unregister(self.session, goodbye=self._left and self.session.drained)
+
+
+def _fields(session: AgentSession) -> dict[str, str | int]:
+    """The session, as log lines name it."""
+    return {"node_id": session.node_id, "session_epoch": session.epoch, "address": session.peer}

@@ -120,7 +120,7 @@ async def test_duplicate_node_id_is_refused_while_its_holder_answers(
     assert goodbye.error.code == grpc.StatusCode.ALREADY_EXISTS.value[0]
     assert not goodbye.HasField("reconnect_after")
     assert world.node().boot_id == "boot-1"
-    clash = next(r.getMessage() for r in caplog.records if "held by" in r.getMessage())
+    clash = next(r.getMessage() for r in caplog.records if "holds it" in r.getMessage())
     assert world.session().peer in clash
     assert clash.count("127.0.0.1") == 2
 
