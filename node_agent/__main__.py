@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 
+import service_kit.before_grpc  # noqa: F401 # first, for what it sets
 from node_agent import arguments, config_sources, serve
 from node_agent.app import EXIT_USAGE, log_origins
 from service_kit import logs

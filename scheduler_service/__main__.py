@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 
+import service_kit.before_grpc  # noqa: F401 # first, for what it sets
 from scheduler_service import arguments, config_sources, serve
 from service_kit import logs
 from service_kit.event_loop import loop_factory
@@ -21,8 +22,6 @@ def main(argv: list[str] | None = None) -> int:
     except config_sources.ConfigError as fault:
         sys.stderr.write(f"batchyard scheduler: the configuration cannot be used:\n{fault}\n")
         return 2
-    # Agents are started by exec: gRPC need not, and cannot, prepare for forks.
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     writer = logs.set_up(form=loaded.config.log.format, level=loaded.config.log.level)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
