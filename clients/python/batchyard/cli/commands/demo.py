@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
@@ -15,7 +16,7 @@ _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
 @click.command(context_settings=_PASS_ON, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def demo(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+def demo(ctx: click.Context, arguments: tuple[str, ...]) -> Any:
     """Play a peak of requests and show every decision."""
     try:
         command = importlib.import_module(_MODULE).demo
@@ -27,4 +28,6 @@ def demo(ctx: click.Context, arguments: tuple[str, ...]) -> None:
             why=f"the module {_MODULE} is not part of it",
             next_step="batchyard dev, and in another terminal: batchyard run 'Hello' --stream",
         ) from error
-    command.main(list(arguments), prog_name=ctx.command_path, standalone_mode=False)
+    return command.main(
+        list(arguments), prog_name=ctx.command_path, standalone_mode=False, obj=ctx.obj
+    )

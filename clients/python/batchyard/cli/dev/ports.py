@@ -15,7 +15,10 @@ DEFAULT_BASE = 7610
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """HTTP is the base; clients, nodes and administration follow it."""
+    """HTTP is the base; clients, nodes and administration follow it.
+
+    A base of 0 asks for any free ports; the scheduler's `ready` event says which they are.
+    """
 
     base: int = DEFAULT_BASE
 
@@ -25,15 +28,15 @@ class Ports:
 
     @property
     def client(self) -> int:
-        return self.base + 1
+        return self._beside(1)
 
     @property
     def node(self) -> int:
-        return self.base + 2
+        return self._beside(2)
 
     @property
     def admin(self) -> int:
-        return self.base + 3
+        return self._beside(3)
 
     def all(self) -> dict[str, int]:
         return {"http": self.http, "client": self.client, "node": self.node, "admin": self.admin}
@@ -41,6 +44,9 @@ class Ports:
     def flags(self) -> list[str]:
         """The scheduler's command line for them."""
         return ["--listen-host", HOST, *self._port_flags()]
+
+    def _beside(self, offset: int) -> int:
+        return self.base + offset if self.base else 0
 
     def _port_flags(self) -> Iterator[str]:
         for name, port in self.all().items():

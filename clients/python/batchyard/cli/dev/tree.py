@@ -54,10 +54,14 @@ class Tree:
         self.scheduler = child
         self.scheduler_ready = await self._until_ready(child, SCHEDULER_READY_S)
 
+    def address(self, port: str) -> str:
+        """Where it answers on "http", "client", "node" or "admin": its own word, once it serves."""
+        return str(self.scheduler_ready.get(port) or f"{HOST}:{self.ports.all()[port]}")
+
     async def start_agent(self, spec: AgentSpec) -> Child:
         """Start one agent and do not wait for it."""
         arguments = ["-c", str(spec.config), "--node-id", spec.node_id]
-        arguments += ["--scheduler", f"{HOST}:{self.ports.node}"]
+        arguments += ["--scheduler", self.address("node")]
         child = await Child.start(spec.node_id, "node_agent", arguments, on_line=self.on_line)
         self.agents[spec.node_id] = child
         return child
@@ -83,7 +87,7 @@ class Tree:
         seen: set[str] = set()
         why = "its report ended"
         try:
-            async with AsyncAdmin(f"{HOST}:{self.ports.admin}") as admin:
+            async with AsyncAdmin(self.address("admin")) as admin:
                 async for report in admin.watch_report(interval=LOOK_S, omit_queues=True):
                     healthy = {
                         node.node_id
