@@ -46,6 +46,7 @@ class Sample:
     count: int  # requests, tokens or deltas
     wall_s: float
     cpu_s: float  # of the process under measurement
+    preemptions: int  # likewise; many: the machine is not quiet
 
     @property
     def cpu_us(self) -> float:
@@ -67,11 +68,17 @@ class Side:
 
     async def sample(self, seconds: float) -> Sample:
         """One round."""
-        cpu_s, began = self.process.cpu_s(), time.perf_counter()
+        cpu_s, preemptions = self.process.cpu_s(), self.process.preemptions()
+        began = time.perf_counter()
         count = await self.load(seconds)
         if count == 0:
             raise RuntimeError(f"nothing was answered: {self.process.name} {self.process.said()}")
-        return Sample(count, time.perf_counter() - began, self.process.cpu_s() - cpu_s)
+        return Sample(
+            count,
+            time.perf_counter() - began,
+            self.process.cpu_s() - cpu_s,
+            self.process.preemptions() - preemptions,
+        )
 
 
 class Bench:
@@ -150,8 +157,11 @@ class Bench:
 def cost_and_rates(name: str, subject: list[Sample], limit: list[Sample]) -> list[Measured]:
     """The lines `name`.cpu and `name`.core_rate."""
     costs = [s.cpu_us for s in subject]
-    busy = sum(s.cpu_s for s in subject) / sum(s.wall_s for s in subject)
-    detail: dict[str, float | int | str] = {"scheduler_busy": round(busy, 3)}
+    wall_s = sum(s.wall_s for s in subject)
+    detail: dict[str, float | int | str] = {
+        "scheduler_busy": round(sum(s.cpu_s for s in subject) / wall_s, 3),
+        "preemptions_per_s": round(sum(s.preemptions for s in subject) / wall_s),
+    }
     return [
         Measured(f"{name}.cpu", costs, [s.cpu_us for s in limit], detail),
         Measured(f"{name}.core_rate", [1e6 / cost for cost in costs]),

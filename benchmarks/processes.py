@@ -100,6 +100,11 @@ class Child:
         times = self._watch.cpu_times()
         return times.user + times.system
 
+    def preemptions(self) -> int:
+        """How often its main thread had to make way for another process."""
+        count: int = self._watch.num_ctx_switches().involuntary
+        return count
+
     def rss_bytes(self) -> int:
         """Memory that it holds now."""
         rss: int = self._watch.memory_info().rss
