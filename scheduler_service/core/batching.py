@@ -67,6 +67,7 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
             first is None  # it was placed here already
             or (
                 _passes(state, request, engine)
+                and engine.takes_tokens_of(request)
                 and alike(rules, first, request)
                 and _shape_fits(rules, low, high, batch)
             )

@@ -131,6 +131,7 @@ def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> None:
         model=batch.model,
         batch=batch,
         inputs=engine.charge_of(request),
+        tokens=0 if engine.credit_tokens is None else engine.tokens_of(request),
         started_at=state.now,
         chosen_by="floor" if floor else "order",
         queue_wait=stay,

@@ -24,6 +24,7 @@ def charge(attempt: Attempt) -> None:
     attempt.sent_index = node.items_sent
     node.in_flight[attempt.dispatch_id] = attempt
     engine.charged_inputs += attempt.inputs
+    engine.charged_tokens += attempt.tokens
     engine.in_flight_inputs += attempt.inputs
     engine.in_flight_items += 1
     batch = attempt.batch

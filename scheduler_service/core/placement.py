@@ -74,9 +74,13 @@ class Placement:
             known.pop(engine, None)
 
     def _with_room(self, engines: list[Engine], request: Request) -> list[Engine]:
-        """Those with room for what it costs there: its inputs, up to the slots."""
+        """Those with room for what it costs there: its inputs, up to the slots, and its tokens."""
         room, inputs = self._room, request.inputs
-        return [e for e in engines if room[e] >= inputs or room[e] >= e.spec.slots]
+        return [
+            e
+            for e in engines
+            if (room[e] >= inputs or room[e] >= e.spec.slots) and e.takes_tokens_of(request)
+        ]
 
     def _fit_of(self, request: Request) -> _Fit:
         key = tuple([f.concerns(request) for f in self._state.policies.filters])

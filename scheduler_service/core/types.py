@@ -105,6 +105,12 @@ class Request:
         """Whether another model than the one asked for serves it."""
         return self.degrade_reason != ""
 
+    @property
+    def tokens(self) -> int:
+        """Prompt plus expected output. A text's prompt counts as a token per four characters."""
+        length = self.traits.length if self.traits is not None else 0
+        return (self.prompt_tokens or (length + 3) // 4) + self.output_tokens
+
     def waited(self, now: Instant) -> Duration:
         """Time in the queue so far, over all stays."""
         if self.state is RequestState.QUEUED:
@@ -124,6 +130,7 @@ class Attempt:
     batch: Batch = field(repr=False)
     inputs: int  # charged
     started_at: Instant
+    tokens: int = 0  # charged, where the engine's are limited
     sent_index: int = 0  # the how many-th item sent in its node's session, from 1
     chosen_by: str = "order"  # or "floor"
     queue_wait: Duration = 0  # the stay in the queue that it ended
@@ -192,6 +199,7 @@ class EngineSpec:
     slots: int
     max_batch_size: int = 0  # 0: as slots
     look_ahead: int = 0
+    kv_capacity: int = 0  # tokens; 0: not known, so not limited
     rules: BatchRules = field(default_factory=BatchRules)
     models: tuple[ModelSpec, ...] = ()
     healthy: bool = True
@@ -270,6 +278,16 @@ class Engine:
             self.credit_inputs - self.charged_inputs,
             spec.slots + spec.look_ahead - self.in_flight_inputs,
         )
+
+    def tokens_of(self, request: Request) -> int:
+        """Tokens it may come to hold here: prompt and expected output, up to the capacity."""
+        return min(request.tokens, self.spec.kv_capacity or request.tokens)
+
+    def takes_tokens_of(self, request: Request) -> bool:
+        """Whether the agent's credit of tokens, if it gives one, covers the request."""
+        if self.credit_tokens is None:
+            return True
+        return self.charged_tokens + self.tokens_of(request) <= self.credit_tokens
 
     def charge_of(self, request: Request) -> int:
         """What the request costs here: its inputs, up to the slots."""

@@ -177,6 +177,7 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
         slots=engine.slots,
         max_batch_size=engine.max_batch_size,
         look_ahead=engine.look_ahead,
+        kv_capacity=engine.kv_capacity_tokens,
         rules=_rules(engine.batch_key, f"{path}.batch_key"),
         models=tuple(models),
         healthy=load is None or not _unhealthy(load),

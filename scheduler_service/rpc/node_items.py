@@ -47,7 +47,7 @@ def _item(attempt: Attempt, now: Instant, tracer: Tracer) -> wire_pb2.PackedDisp
         remaining.nanos = left % SECOND if left > 0 else 0
     item.charge.inputs = attempt.inputs
     if attempt.engine.credit_tokens is not None:
-        item.charge.tokens = request.prompt_tokens + request.output_tokens
+        item.charge.tokens = attempt.tokens
     if attempt.output_id:
         item.output_id = attempt.output_id
     item.stream = request.stream
