@@ -39,7 +39,13 @@ class Effects:
         }
 
     def execute(self, commands: Sequence[cmd.Command]) -> None:
-        """Carry out, in order. One that fails does not stop the others."""
+        """Carry out, in order, but answers last: building them must not keep an engine waiting.
+        One that fails does not stop the others.
+        """
+        self._carry_out([c for c in commands if type(c) is not cmd.FinishRequest])
+        self._carry_out([c for c in commands if type(c) is cmd.FinishRequest])
+
+    def _carry_out(self, commands: Sequence[cmd.Command]) -> None:
         table = self._table
         for command in commands:
             try:

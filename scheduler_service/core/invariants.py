@@ -1,11 +1,12 @@
 """Does the state contradict itself? A full walk; raises InvariantViolation naming what is wrong.
 
-A walk over 10,000 waiting requests costs about 5 ms; messages are built only where one is needed.
+A walk over 10,000 waiting requests takes about 5 ms, in which nobody else is served. So requests and
+queues are walked while few are open, nodes and what is in flight always.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from scheduler_service.core.errors import InvariantViolation
 from scheduler_service.core.outcomes import AttemptState, RequestState
@@ -13,8 +14,26 @@ from scheduler_service.core.state import Pool, State
 from scheduler_service.core.types import Engine, Node, Request
 
 
+WALK_MAX: Final = 10_000  # open requests
+
+
 def check(state: State) -> None:
     """Compare every count with what it counts, and every claim with its other side."""
+    if len(state.requests) <= WALK_MAX:
+        _check_waiting(state)
+    for node in state.nodes.values():
+        _check_node(node)
+    for dispatch_id, lane in state.relay.lanes.items():
+        if lane.attempt.request.live.get(dispatch_id) is not lane.attempt:
+            _broken(f"lane {dispatch_id} is of no live attempt")
+    ended = sum(state.totals.outcomes.values())
+    if state.totals.received != ended + len(state.requests):
+        received, still_open = state.totals.received, len(state.requests)
+        _broken(f"{received} were received, {ended} ended and {still_open} are open")
+
+
+def _check_waiting(state: State) -> None:
+    """All that grows with the requests, not with the nodes."""
     for request in state.requests.values():
         _check_request(request)
     waiting_bytes = sum(_check_queue(state, pool) for pool in state.pools.values())
@@ -23,15 +42,9 @@ def check(state: State) -> None:
     in_queue = sum(r.in_queue for r in state.requests.values())
     if in_queue != sum(len(p.queue) for p in state.pools.values()):
         _broken("a waiting request is lost")
-    for node in state.nodes.values():
-        _check_node(node)
     live = {d for r in state.requests.values() if r.stream for d in r.live}
     if live != set(state.relay.lanes):
         _broken("the relay's lanes are not the live attempts")
-    ended = sum(state.totals.outcomes.values())
-    if state.totals.received != ended + len(state.requests):
-        received, still_open = state.totals.received, len(state.requests)
-        _broken(f"{received} were received, {ended} ended and {still_open} are open")
 
 
 def _broken(message: str) -> NoReturn:

@@ -1,8 +1,9 @@
 """Who waits, and in which order do they go?
 
-A pool's queue is ten bands of interactive requests and ten of job items. A band is an
-insertion-ordered dict: push, pop, cancel and oldest are O(1) at any length. Requests that come back
-(failover, refusal) keep their place: they wait in a short list beside the dict.
+A pool's queue is ten bands of interactive requests and ten of job items. A band is an OrderedDict:
+push, pop, cancel and oldest are O(1) at any length (a plain dict steps over all that left at its
+front: 32 us for the oldest of 100,000, against 0.8). Requests that come back (failover, refusal)
+keep their place: they wait in a short list beside it.
 
 A `Walk` yields requests in dispatch order without removing them, so that a batch can be formed,
 unlike ones skipped, and all that were taken removed in one go.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import compress
 
@@ -31,7 +33,7 @@ class Band:
     __slots__ = ("_back", "_main")
 
     def __init__(self) -> None:
-        self._main: dict[int, Request] = {}  # by rid, in order of arrival
+        self._main: OrderedDict[int, Request] = OrderedDict()  # by rid, in order of arrival
         self._back: list[tuple[int, Request]] = []  # (place, request) that came back, sorted
 
     def __len__(self) -> int:

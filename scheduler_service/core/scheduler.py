@@ -115,8 +115,9 @@ class Scheduler:
         if state.dirty:
             dispatch.decide(state)
         _flush_cancels(state)
-        if state.step % state.settings.check_every == 0:
+        if state.step >= state.next_check:
             invariants.check(state)
+            state.plan_check()
         return state.commands
 
     def next_wakeup(self) -> Instant | None:

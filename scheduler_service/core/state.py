@@ -93,6 +93,7 @@ class State:
         self.policies = policies
         self.now: Instant = 0
         self.step = 0
+        self.next_check = settings.check_every  # the step of the next full walk of the invariants
         self.requests: dict[int, Request] = {}  # not finished
         self.finished: deque[Request] = deque(maxlen=settings.finished_memory)
         self.pools: dict[str, Pool] = {}
@@ -111,6 +112,10 @@ class State:
         self._place = 0
         for model in sorted(settings.known_models):
             self.pool(model)
+
+    def plan_check(self) -> None:
+        """Set the step of the next full walk of the invariants."""
+        self.next_check = self.step + self.settings.check_every * (1 + len(self.requests) // 1000)
 
     def pool(self, model: str) -> Pool:
         """The model's pool, made where there is none."""
