@@ -1,7 +1,7 @@
 """Does the state contradict itself? A full walk; raises InvariantViolation naming what is wrong.
 
-A walk over 10,000 waiting requests takes about 5 ms, in which nobody else is served. So requests and
-queues are walked while few are open, nodes and what is in flight always.
+A walk over 10,000 waiting requests takes about 5 ms, in which nobody else is served. So requests
+and queues are walked while few are open, nodes and what is in flight always.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from scheduler_service.core.errors import InvariantViolation
 from scheduler_service.core.outcomes import AttemptState, RequestState
 from scheduler_service.core.state import Pool, State
 from scheduler_service.core.types import Engine, Node, Request
-
 
 WALK_MAX: Final = 10_000  # open requests
 
@@ -37,11 +36,11 @@ def _check_waiting(state: State) -> None:
     for request in state.requests.values():
         _check_request(request)
     waiting_bytes = sum(_check_queue(state, pool) for pool in state.pools.values())
-    if waiting_bytes != state.waiting_bytes:
-        _broken(f"{waiting_bytes} bytes wait, {state.waiting_bytes} are counted")
     in_queue = sum(r.in_queue for r in state.requests.values())
     if in_queue != sum(len(p.queue) for p in state.pools.values()):
         _broken("a waiting request is lost")
+    if waiting_bytes != state.waiting_bytes:
+        _broken(f"{waiting_bytes} bytes wait, {state.waiting_bytes} are counted")
     live = {d for r in state.requests.values() if r.stream for d in r.live}
     if live != set(state.relay.lanes):
         _broken("the relay's lanes are not the live attempts")
