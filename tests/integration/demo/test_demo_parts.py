@@ -21,10 +21,13 @@ from opentelemetry.trace import Link, SpanKind
 from rich.console import Console
 
 from batchyard.cli.demo.board import Board, Stuck
+from batchyard.cli.demo.checks import checklist
+from batchyard.cli.demo.telling import answers_part, checks_part, verdict
 from batchyard.cli.demo.traces import Collector, spans_of
 from batchyard.cli.demo.view import Progress, View, figures
 from batchyard.cli.views.report import status_document
 from batchyard.v1 import report_pb2 as report
+from tests.integration.demo.evidence_of_a_demo import sound
 
 
 @pytest.fixture
@@ -161,3 +164,23 @@ def test_screen_shows_queue_by_priority_nodes_batches_and_tokens() -> None:
     shown = out.getvalue()
     for part in ("Demo · The peak", "5 batches · 99 tokens received", "p9: 2", "n1", "▇▇▇▇ 4/4"):
         assert part in shown
+
+
+def told(part: Any) -> str:
+    out = io.StringIO()
+    Console(file=out, width=100, color_system=None).print(part)
+    return out.getvalue()
+
+
+def test_end_says_which_promises_did_not_hold() -> None:
+    evidence = sound()
+    assert verdict(checklist(evidence), 30.4) == "All 9 promises held, in 30 s."
+    evidence.report = None
+    checks = checklist(evidence)
+    assert verdict(checks, 30.4) == "1 of 9 promises did not hold (after 30 s)."
+    assert "✗ each accepted is answered once" in told(checks_part(checks))
+    assert "✓ some wait" in told(checks_part(checks))
+
+
+def test_end_marks_where_the_second_node_went_on() -> None:
+    assert "→ an ‖answer" in told(answers_part(sound()))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 REPORT, TRACE, ANSWERS = "report.json", "trace.json", "answers.json"
-SEAM: Final = " ‖ "
+SEAM: Final = "‖"
 _SHOWN_PROMPT: Final = 60  # characters
 _RESULT_KEYS: Final = (
     "model", "finish_reason", "partial", "degraded", "degrade_reason", "node_id", "trace_id",
@@ -35,8 +35,10 @@ def answers_part(evidence: Evidence) -> RenderableType:
     lines: list[Text] = [_heading("Some answers (a model this small is quick rather than wise)")]
     for call in _one_per_task_type(evidence.calls):
         lines += _answer_lines(call, call.result.text if call.result else "")
-    for call in [c for c in evidence.moved() if continued_in_mid_stream(c)][:1]:
-        lines.append(_heading(f"One answer of two nodes ({SEAM.strip()} is where one was killed)"))
+    continued = [call for call in evidence.moved() if continued_in_mid_stream(call)]
+    if continued:
+        call = max(continued, key=lambda call: len(call.pieces[0][1]))
+        lines.append(_heading(f"One answer of two nodes ({SEAM} is where the first was killed)"))
         lines += _answer_lines(call, SEAM.join(text for _, text in call.pieces))
     return Group(*lines)
 
