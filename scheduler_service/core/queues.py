@@ -231,15 +231,13 @@ class Walk:
     def _advance(self, request: Request) -> None:
         """Move on in the band whose head this was."""
         heads = self._heads
-        at = next(i for i, head in enumerate(heads) if head[2] is request)
-        cursor = heads[at][3]
+        if heads[0][2] is not request:  # the floor takes it out of turn: bring it to the front
+            at = next(i for i, head in enumerate(heads) if head[2] is request)
+            heads.insert(0, heads.pop(at))
+        cursor = heads[0][3]
         following = next(cursor, None)
-        if at == 0 and following is not None:
-            heapq.heapreplace(heads, self._head(following, cursor))
-        elif at == 0:
-            heapq.heappop(heads)
-        else:  # the floor took it out of turn
-            del heads[at]
-            if following is not None:
-                heads.append(self._head(following, cursor))
-            heapq.heapify(heads)
+        if following is not None:
+            heads[0] = self._head(following, cursor)
+        else:
+            del heads[0]
+        heapq.heapify(heads)
