@@ -222,6 +222,7 @@ class Multiplex:
         self.strange: list[inference_pb2.InferenceResult] = []  # results of no call of ours
         self._next = 0
         self._reads = asyncio.Event()
+        self._turn = asyncio.Lock()  # a stream takes one write at a time
         if reads:
             self._reads.set()
         self.task = asyncio.create_task(self._read())
@@ -234,7 +235,8 @@ class Multiplex:
         await self.send_raw(scheduler_service_pb2.MultiplexRequest(**parts).SerializeToString())
 
     async def send_raw(self, data: bytes) -> None:
-        await self.call.write(data)
+        async with self._turn:
+            await self.call.write(data)
 
     def new(
         self, request: inference_pb2.InferenceRequest | None = None, **fields: Any
