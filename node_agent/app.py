@@ -31,6 +31,7 @@ from node_agent.hardware_monitor import HardwareMonitor
 from node_agent.nvml import open_nvml
 from node_agent.rpc import convert, report
 from node_agent.rpc.commands import Commands
+from node_agent.rpc.dial import Dialer, DialError
 from node_agent.rpc.link import Backoff, Link
 from node_agent.rpc.outbox import Outbox
 from node_agent.rpc.session import Session, SessionEnd
@@ -65,13 +66,25 @@ class App:
         say: Callable[[str], None] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Made on a running loop. `say` gets the lines for people, by default standard output."""
+        """Made on a running loop. `say` gets the lines for people, by default standard output.
+
+        Raises:
+            DialError: the files for reaching the scheduler cannot be used.
+        """
         config = loaded.config
         self._config = config
         self._hostname = socket.gethostname()
-        self.node_id = config.node_id or default_node_id(
-            config, self._hostname, str(loaded.path or "")
+        self._dialer = Dialer(config.scheduler)
+        self.node_id = (
+            self._dialer.node_id
+            or config.node_id
+            or default_node_id(config, self._hostname, str(loaded.path or ""))
         )
+        if config.node_id not in ("", self.node_id):
+            raise DialError(
+                f"node_id is {config.node_id!r}, and the certificate is of node {self.node_id!r}: "
+                "leave node_id out, or take the node's own certificate"
+            )
         self._boot_id = os.urandom(16).hex()
         self._say = say or _print
         self._cares = {name: EngineCare(name, engine) for name, engine in engines.items()}
@@ -189,6 +202,7 @@ class App:
             on_command=self._commands.run,
             on_up=lambda welcome: self._on_up(address, welcome),
             welcome_timeout_s=self._config.reconnect.welcome_timeout,
+            dialer=self._dialer,
         )
         return await session.run()
 

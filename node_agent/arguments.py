@@ -62,6 +62,10 @@ def _parser() -> argparse.ArgumentParser:
         help="agent.yaml; else ~/.config/batchyard, else /etc/batchyard")  # fmt: skip
     add("--scheduler", dest="to_scheduler__address", metavar="ADDRESS",
         help="host:port of the scheduler's node port (default 127.0.0.1:7612)")  # fmt: skip
+    add("--insecure", dest="to_scheduler__insecure", action="store_const", const=True,
+        help="dial others than loopback in plain text")  # fmt: skip
+    add("--token-file", dest="to_scheduler__token_file", metavar="FILE",
+        help="holds the join token")  # fmt: skip
     add("--node-id", dest="to_node_id", metavar="ID", help="stable name of this node")
     add("--engine", dest="engines", action=_AddEngine, metavar="KIND", default=[],
         help="run an engine of this kind, not those of the file; may be repeated")  # fmt: skip

@@ -9,12 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from service_kit.config_faults import Finding
 from service_kit.config_sections import LogSection, Section
+from service_kit.loopback import dials_loopback
 from service_kit.units import DurationS, PositiveDurationS
 
 ID = r"[A-Za-z0-9._:-]{1,64}"
@@ -56,6 +60,33 @@ class Price(Section):
     """Millionths of the unit."""
 
 
+class TlsSection(Section):
+    """Encryption towards the scheduler. The files are read again at each dial."""
+
+    enabled: Annotated[bool, Field(strict=True)] = False
+    """On by itself with any key below; alone, it trusts the machine's own authorities."""
+    authority: Path | None = None
+    """Who signs the scheduler's certificate, PEM."""
+    certificate: Path | None = None
+    """The agent's certificate and its chain, PEM; the node id in it is the agent's."""
+    key: Path | None = None
+    """Its private key, PEM, readable by its owner only."""
+    server_name: str = Field(default="", max_length=253)
+    """Name that the scheduler's certificate must have. Empty: that of the address."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is encrypted."""
+        files = (self.authority, self.certificate, self.key)
+        return self.enabled or any(path is not None for path in files)
+
+    @model_validator(mode="after")
+    def _paired(self) -> TlsSection:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate: and key belong together; set both or none")
+        return self
+
+
 class SchedulerSection(Section):
     """Where the scheduler is."""
 
@@ -63,6 +94,12 @@ class SchedulerSection(Section):
     """The scheduler's port for nodes, host:port."""
     redirects: tuple[Address, ...] = ()
     """Other schedulers that a goodbye may send this agent to. Empty: none."""
+    tls: TlsSection = TlsSection()
+    """Encryption. Addresses of other machines need it, or `insecure`."""
+    token_file: Path | None = None
+    """Holds the join token, readable by its owner only. Absent: none."""
+    insecure: Annotated[bool, Field(strict=True)] = False
+    """Dial others than loopback in plain text: only inside a network that encrypts."""
 
 
 class ReconnectSection(Section):
@@ -111,8 +148,8 @@ class AgentConfig(Section):
     version: Literal[1] = 1
     """Of the file's form."""
     node_id: str = Field(default="", pattern=f"^({ID})?$")
-    """Stable name of this node. Empty: host name and the engine's port, else a short digest of the
-    engines, so that two agents with different engines on one host differ."""
+    """Stable name of this node. Empty: that of its certificate, else host name and the engine's
+    port, else a short digest of the engines, so that two agents on one host differ."""
     scheduler: SchedulerSection = SchedulerSection()
     pool: str = Field(default="", max_length=64)
     """Pool that the operator assigns. Empty: by models."""
@@ -159,6 +196,21 @@ class AgentConfig(Section):
         if twice:
             raise ValueError(f"two engines have the id {twice[0]!r}: give each an `id` of its own")
         return engines
+
+
+def exposure(config: AgentConfig) -> Iterator[Finding]:
+    """Prompts and tokens leave this machine encrypted, or not at all."""
+    scheduler = config.scheduler
+    if scheduler.insecure or scheduler.tls.is_on:
+        return
+    for address in (scheduler.address, *scheduler.redirects):
+        if not dials_loopback(address):
+            yield Finding(
+                ("scheduler.address", "scheduler.tls.authority"),
+                f"{address} is not on this machine, and nothing would be encrypted: set "
+                "scheduler.tls.authority (and certificate and key, or token_file), or say "
+                "--insecure (scheduler.insecure) inside a network that can be trusted",
+            )
 
 
 def default_node_id(config: AgentConfig, hostname: str, config_path: str) -> str:

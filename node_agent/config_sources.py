@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from node_agent.config import AgentConfig
+from node_agent.config import AgentConfig, exposure
 from service_kit import config_sources as sources
 from service_kit.config_faults import Finding
 
@@ -47,6 +47,7 @@ def form(check_engine: CheckEngine | None = None) -> sources.Form[AgentConfig]:
         model=AgentConfig,
         file_name="agent.yaml",
         env_prefix="BATCHYARD_AGENT__",
+        judge_config=exposure,
         judge_values=judge_engines,
         when_missing={"engines": NO_ENGINES},
     )

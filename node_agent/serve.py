@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
-from node_agent.app import App
+from node_agent.app import EXIT_USAGE, App
 from node_agent.config_sources import LoadedConfig
 from node_agent.engines.interface import Engine
 from node_agent.engines.registry import build_engine
+from node_agent.rpc.dial import DialError
 from service_kit.parent import watch_stdin
 
 
@@ -27,7 +29,11 @@ async def until_drained(loaded: LoadedConfig, *, exit_with_stdin: bool) -> int:
         engine.engine_id: check_engine(engine.engine_id, engine.kind, engine.options)
         for engine in loaded.config.engines
     }
-    app = App(loaded, engines, environ=os.environ)
+    try:
+        app = App(loaded, engines, environ=os.environ)
+    except DialError as fault:
+        sys.stderr.write(f"batchyard agent: {fault}\n")
+        return EXIT_USAGE
     if exit_with_stdin:
         watch_stdin(app.on_parent_gone)
     return await app.run()

@@ -38,6 +38,7 @@ from scheduler_service.rpc.results import ResultBuilder
 from scheduler_service.rpc.scheduler import SERVICE, SchedulerPort
 from scheduler_service.rpc.scheduler import Identity as PublicIdentity
 from scheduler_service.rpc.validate import Limits
+from scheduler_service.security.guard import Guard
 from scheduler_service.servers import Servers, Service
 from service_kit import tracing
 
@@ -60,6 +61,9 @@ class App:
     def __init__(self, config: SchedulerConfig, identity: Identity, version: str) -> None:
         self._config = config
         self._clock = Clock()
+        self._guard = Guard(config, self._clock)
+        quotas = self._guard.quotas if self._guard.quotas.are_any else None
+        self._quotas = quotas
         self._instance_id = os.urandom(16).hex()
         self._provider = tracing.start(
             "batchyard-scheduler",
@@ -76,11 +80,13 @@ class App:
             execute=self._effects.execute,
             on_fault=self._start_anew,
         )
-        self._book = Book(self.driver, self._clock)
+        self._book = Book(self.driver, self._clock, quotas=quotas)
+        if quotas is not None:
+            self.driver.observe(quotas.observe)
         self._effects.book = self._book
         self._identity = identity
         self._version = version
-        self._servers = Servers()
+        self._servers = Servers(self._guard.gate, config.abuse)
         self._tracer: Any = None
         tracer = self._make_tracer()
         self._client_port = SchedulerPort(
@@ -119,6 +125,7 @@ class App:
             clock=self._clock,
             limits=self._limits(),
             on_entry=self._tracer.on_entry if self._tracer is not None else None,
+            quotas=self._quotas,
         )
 
     def _make_tracer(self) -> Tracer:
@@ -149,6 +156,7 @@ class App:
             clock=self._clock,
             tracer=tracer,
             version=self._version,
+            join=self._guard.access.join,
         )
 
     def _make_admin_port(self) -> admin.AdminPort:
@@ -169,17 +177,26 @@ class App:
         """
         listen = self._config.listen
         self._admin_port = self._make_admin_port()
+        callers = self._guard.credentials(agents=False)
+        agents = self._guard.credentials(agents=True)
         await self._servers.start(
             listen.host,
             [
-                Service(SERVICE, self._client_port.handlers(), listen.client_port),
-                Service(node.SERVICE, self._node_port.handlers(), listen.node_port),
-                Service(admin.SERVICE, self._admin_port.handlers(), listen.admin_port),
+                Service(SERVICE, self._client_port.handlers(), listen.client_port, callers),
+                Service(node.SERVICE, self._node_port.handlers(), listen.node_port, agents),
+                Service(admin.SERVICE, self._admin_port.handlers(), listen.admin_port, callers),
             ],
             self._config.limits.max_message_bytes,
         )
+        self._guard.start()
         self._statistics.start(self.driver)
-        self._http = await http.start_http(listen.host, listen.http_port, ready=self._why_not_ready)
+        self._http = await http.start_http(
+            listen.host,
+            listen.http_port,
+            ready=self._why_not_ready,
+            gate=self._guard.http_gate,
+            tls=self._guard.http_context(),
+        )
         self._start_scaler()
         self.driver.wake()
         ports = self._servers.ports
@@ -268,6 +285,7 @@ class App:
         if self._http is not None:
             await self._http.stop()
         self._statistics.stop()
+        self._guard.stop()
         self.driver.close()
         if self._provider is not None:
             await asyncio.to_thread(tracing.stop, self._provider)

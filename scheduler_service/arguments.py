@@ -29,6 +29,8 @@ def parse(argv: list[str] | None = None) -> Arguments:
         base = options.port_base
         ports = {"http": base, "client": base + 1, "node": base + 2, "admin": base + 3}
         flags = [f"listen.{name}_port={port}" for name, port in ports.items()] + flags
+    if options.insecure:
+        flags.append("listen.insecure=true")
     check = options.check_config
     return Arguments(
         config=check if isinstance(check, Path) else options.config,
@@ -62,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     add("-c", "--config", type=Path, metavar="FILE",
         help="scheduler.yaml; else ~/.config/batchyard, else /etc/batchyard")  # fmt: skip
     add("--listen-host", metavar="HOST", help="address to bind (default 127.0.0.1)")
+    add("--insecure", action="store_true",
+        help="bind other addresses than loopback without TLS and authentication")  # fmt: skip
     add("--port-base", type=int, metavar="N",
         help="HTTP on N, clients N+1, nodes N+2, admin N+3 (default 7610)")  # fmt: skip
     for kind in ("client", "node", "admin", "http"):

@@ -14,6 +14,12 @@ from pydantic import BeforeValidator, Field
 
 from scheduler_service import policies
 from scheduler_service.config_policies import SCALE_OPTIONS, read_options
+from scheduler_service.config_security import (
+    AbuseSection,
+    AuthSection,
+    TenantsSection,
+    TlsSection,
+)
 from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.settings import (
     AutoscaleSettings,
@@ -48,8 +54,10 @@ class ListenSection(Section):
     one."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
-    """Address to bind. Nothing authenticates or encrypts yet: others than loopback only inside a
-    network that does."""
+    """Address to bind. Others than loopback need `tls` and `auth`, or `insecure`."""
+    insecure: Flag = False
+    """Bind other addresses than loopback though callers are not authenticated or nothing is
+    encrypted: only inside a network that does both."""
     client_port: Port = 7611
     """For clients: `SchedulerService`, health and reflection."""
     node_port: Port = 7612
@@ -286,7 +294,11 @@ class SchedulerConfig(Section):
     hand back running work to a restarted scheduler. Absent: a new cluster at each start."""
     shutdown_grace: DurationNs = 10 * SECOND
     """On SIGTERM or SIGINT: time for open calls to finish; then they end with UNAVAILABLE."""
+    tls: TlsSection = TlsSection()
+    auth: AuthSection = AuthSection()
     limits: LimitsSection = LimitsSection()
+    tenants: TenantsSection = TenantsSection()
+    abuse: AbuseSection = AbuseSection()
     queue: QueueSection = QueueSection()
     health: HealthSection = HealthSection()
     failover: FailoverSection = FailoverSection()

@@ -10,6 +10,7 @@ from scheduler_service.config import SchedulerConfig
 from scheduler_service.config_policies import faults
 from scheduler_service.policies.task_types import ALIASES
 from service_kit.config_faults import Finding, did_you_mean
+from service_kit.loopback import is_loopback
 from service_kit.units import write_duration, write_size
 
 OPEN_STRING: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -28,6 +29,47 @@ def _ports(config: SchedulerConfig) -> Iterator[Finding]:
         if listen.http_port and listen.http_port == getattr(listen, name):
             paths = ("listen.http_port", f"listen.{name}")
             yield Finding(paths, f"is {listen.http_port}, as {name}: HTTP needs a port of its own")
+
+
+def _exposure(config: SchedulerConfig) -> Iterator[Finding]:
+    """Behind other addresses than loopback are strangers: not in plain text, not unknown."""
+    listen = config.listen
+    if listen.insecure or is_loopback(listen.host):
+        return
+    fix = "or say --insecure (listen.insecure) inside a network that can be trusted"
+    if config.tls.certificate is None:
+        yield Finding(
+            ("listen.host", "tls.certificate"),
+            f"{listen.host} is no loopback address, and nothing would be encrypted: set "
+            f"tls.certificate and tls.key (`batchyard certs init` makes them), {fix}",
+        )
+    if config.auth.file is None:
+        yield Finding(
+            ("listen.host", "auth.file"),
+            f"{listen.host} is no loopback address, and everybody could do everything: set "
+            f"auth.file (`batchyard tokens create` makes it), {fix}",
+        )
+
+
+def _tls(config: SchedulerConfig) -> Iterator[Finding]:
+    tls = config.tls
+    for one, other in (("certificate", "key"), ("key", "certificate"), ("authority", "key")):
+        if getattr(tls, one) is not None and getattr(tls, other) is None:
+            yield Finding((f"tls.{one}", f"tls.{other}"), f"needs tls.{other}, too")
+    if tls.client_certificates and tls.authority is None:
+        yield Finding(
+            ("tls.client_certificates", "tls.authority"), "needs tls.authority, who signs them"
+        )
+    agents = tls.agent_certificates and tls.authority is not None
+    ports = config.listen
+    for name in ("client_port", "admin_port"):
+        shared = ports.node_port and ports.node_port == getattr(ports, name)
+        if shared and agents != tls.client_certificates:
+            yield Finding(
+                (f"listen.{name}", "listen.node_port", "tls.client_certificates"),
+                "is the node_port, and one port asks all its callers for a certificate or none: "
+                "give agents a port of their own, or set tls.client_certificates",
+            )
 
 
 def _limits(config: SchedulerConfig) -> Iterator[Finding]:
@@ -162,6 +204,8 @@ def _circle(steps: dict[str, dict[str, str]], start: str) -> list[str]:
 
 _CHECKS: Final[tuple[Callable[[SchedulerConfig], Iterator[Finding]], ...]] = (
     _ports,
+    _exposure,
+    _tls,
     _limits,
     _heartbeats,
     _backoff,

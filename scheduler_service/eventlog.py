@@ -71,9 +71,12 @@ class EventFilter:
     request_id: str = ""  # also as a member of a batch
     node_id: str = ""
     since: Instant = 0  # not before
+    tenants: tuple[str, ...] | None = None  # only what is theirs; None: all
 
     def takes(self, entry: Entry) -> bool:
         """Whether the event matches."""
+        if self.tenants is not None and (not entry.tenant or entry.tenant not in self.tenants):
+            return False
         if self.kinds and entry.kind not in self.kinds:
             return False
         if self.node_id and entry.node_id != self.node_id:

@@ -6,8 +6,11 @@ why not, in JSON. Nothing else is served, and nothing is logged per request.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from scheduler_service.security.http_gate import HttpGate
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -27,8 +30,15 @@ class HttpPort:
         await self._runner.cleanup()
 
 
-async def start_http(host: str, port: int, *, ready: WhyNotReady) -> HttpPort:
-    """Serve until `stop`. A port of 0 takes any that is free.
+async def start_http(
+    host: str,
+    port: int,
+    *,
+    ready: WhyNotReady,
+    gate: HttpGate | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> HttpPort:
+    """Serve until `stop`. A port of 0 takes any that is free; `tls`: None is plain text.
 
     Raises:
         OSError: the port cannot be had.
@@ -44,11 +54,11 @@ async def start_http(host: str, port: int, *, ready: WhyNotReady) -> HttpPort:
             return web.json_response({"status": "not ready", "reason": reason}, status=503)
         return web.json_response({"status": "ready"})
 
-    app = web.Application()
+    app = web.Application(middlewares=[(gate or HttpGate(None)).check()])
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    site = web.TCPSite(runner, host, port)
+    site = web.TCPSite(runner, host, port, ssl_context=tls)
     try:
         await site.start()
     except OSError:

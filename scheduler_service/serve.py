@@ -14,13 +14,14 @@ from typing import Final
 from scheduler_service.app import App
 from scheduler_service.config_sources import LoadedConfig
 from scheduler_service.identity import IdentityError, load_identity
+from scheduler_service.security.guard import GuardError
 from scheduler_service.servers import BindError
 from service_kit.parent import watch_stdin
 from service_kit.version import package_version
 
 log = logging.getLogger(__name__)
 
-CANNOT_SERVE: Final = (BindError, IdentityError)  # what `until_stopped` raises
+CANNOT_SERVE: Final = (BindError, IdentityError, GuardError)  # what `until_stopped` raises
 
 
 async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
@@ -30,6 +31,7 @@ async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
     Raises:
         BindError: a port cannot be had.
         IdentityError: the state folder cannot be used.
+        GuardError: certificates or grants cannot be used.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()

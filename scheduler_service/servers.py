@@ -8,7 +8,7 @@ every 10 s (`docs/protocol.md`), so no default setting of ours ends in GOAWAY to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,9 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
+
+from scheduler_service.config_security import AbuseSection
+from scheduler_service.security.gate import Gate
 
 _HEALTH_NAMES: Final = ("", "liveness", "readiness")
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
@@ -33,11 +36,16 @@ class Service:
     name: str  # full
     handlers: grpc.GenericRpcHandler
     port: int  # 0: any free one, of its own
+    # Makes the encryption of its port; None: plain text.
+    credentials: Callable[[], grpc.ServerCredentials] | None = None
 
 
 @dataclass(slots=True)
 class Servers:
-    """The running servers."""
+    """The running servers. Nothing gets to a service but through the gate."""
+
+    gate: Gate = field(default_factory=Gate)
+    abuse: AbuseSection = field(default_factory=AbuseSection)
 
     ports: dict[str, int] = field(default_factory=dict)  # by service
     _servers: list[grpc.aio.Server] = field(default_factory=list)
@@ -66,7 +74,11 @@ class Servers:
         await self.set_serving(True)
 
     def _bind(self, host: str, group: Sequence[Service], max_message_bytes: int) -> None:
-        server = grpc.aio.server(options=_options(max_message_bytes))
+        server = grpc.aio.server(
+            interceptors=[self.gate],
+            options=_options(max_message_bytes, self.abuse),
+            maximum_concurrent_rpcs=self.abuse.rpcs,
+        )
         server.add_generic_rpc_handlers([service.handlers for service in group])
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [service.name for service in group]
@@ -74,8 +86,12 @@ class Servers:
         reflection.enable_server_reflection([*shown, reflection.SERVICE_NAME], server)
         wanted = group[0].port
         address = f"[{host}]:{wanted}" if ":" in host else f"{host}:{wanted}"
+        make = group[0].credentials
         try:
-            port = server.add_insecure_port(address)
+            if make is None:
+                port = server.add_insecure_port(address)
+            else:
+                port = server.add_secure_port(address, make())
         except RuntimeError:
             port = 0
         if port == 0:
@@ -97,7 +113,7 @@ class Servers:
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
 
 
-def _options(max_message_bytes: int) -> list[tuple[str, Any]]:
+def _options(max_message_bytes: int, abuse: AbuseSection) -> list[tuple[str, Any]]:
     return [
         ("grpc.so_reuseport", 0),  # two schedulers on one port would split the callers
         ("grpc.max_receive_message_length", max_message_bytes),
@@ -108,5 +124,9 @@ def _options(max_message_bytes: int) -> list[tuple[str, Any]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.http2.max_ping_strikes", 2),
         ("grpc.max_connection_idle_ms", 900_000),
-        ("grpc.max_concurrent_streams", 1_000),
+        ("grpc.max_concurrent_streams", abuse.streams_per_connection),
+        ("grpc.max_metadata_size", abuse.header_bytes),
+        ("grpc.absolute_max_metadata_size", abuse.header_bytes),
+        ("grpc.server_handshake_timeout_ms", abuse.handshake // 1_000_000),
+        ("grpc.max_allowed_incoming_connections", abuse.connections),
     ]

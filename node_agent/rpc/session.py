@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +23,11 @@ from node_agent.core import commands as cmd
 from node_agent.core import events as ev
 from node_agent.driver import Driver
 from node_agent.rpc import convert, durations
+from node_agent.rpc.dial import Dialer, DialError, plain_dialer
 from node_agent.rpc.errors import reason_name
 from node_agent.rpc.outbox import DEFAULT_MESSAGE_BYTES
 from node_agent.rpc.report import application_utilization
-from node_agent.rpc.settings import CHANNEL_OPTIONS, METHOD, timing_of
+from node_agent.rpc.settings import timing_of
 from node_agent.rpc.writer import Writer
 
 log = logging.getLogger("node_agent.session")
@@ -59,8 +59,10 @@ class Session:
         on_command: Callable[[node.Command], node.CommandResult],
         on_up: Callable[[node.Welcome], None],
         welcome_timeout_s: float,
+        dialer: Dialer | None = None,
     ) -> None:
         self._address = address
+        self._dialer = dialer or plain_dialer()
         self._driver = driver
         self._make_hello = make_hello
         self._on_command = on_command
@@ -70,16 +72,22 @@ class Session:
 
     async def run(self) -> SessionEnd:
         """Dial, work until the stream ends, and say how it ended. Cancel it to half-close."""
-        async with _stream(self._address) as call:
-            try:
-                end = await self._talk(call)
-            except (grpc.RpcError, asyncio.InvalidStateError) as fault:
-                end = await _status(call, fault)
-            finally:
-                self._driver.outbox.detach()
-                self._driver.post(ev.SessionClosed())
+        try:
+            async with self._dialer.stream(self._address) as call:
+                end = await self._on(call)
+        except DialError as fault:
+            return SessionEnd(why=str(fault), reason="UNAUTHENTICATED")
         end.good = self._welcomed
         return end
+
+    async def _on(self, call: Any) -> SessionEnd:
+        try:
+            return await self._talk(call)
+        except (grpc.RpcError, asyncio.InvalidStateError) as fault:
+            return await _status(call, fault)
+        finally:
+            self._driver.outbox.detach()
+            self._driver.post(ev.SessionClosed())
 
     async def _talk(self, call: Any) -> SessionEnd:
         back = self._driver.open_session()
@@ -165,17 +173,6 @@ class Session:
         except (grpc.RpcError, asyncio.InvalidStateError):
             return
         await asyncio.wait((reading,), timeout=CLOSE_S)
-
-
-@asynccontextmanager
-async def _stream(address: str) -> AsyncIterator[Any]:
-    """A new channel and the stream on it: a channel that is stuck is not used again."""
-    async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
-        call: Any = channel.stream_stream(METHOD)()
-        try:
-            yield call
-        finally:
-            call.cancel()
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:

@@ -72,8 +72,10 @@ class ReportBuilder:
         """The window's figures; None: the longest there is."""
         return Window(self.statistics, self.clock.now(), length or self.statistics.window)
 
-    def build(self, options: ReportOptions) -> report_pb2.Report:
-        """The report."""
+    def build(
+        self, options: ReportOptions, *, tenants: tuple[str, ...] | None = None
+    ) -> report_pb2.Report:
+        """The report. `tenants`: events of theirs only; None: all."""
         state, window = self.state, self.window(options.window)
         now = window.now
         report = report_pb2.Report(
@@ -95,7 +97,7 @@ class ReportBuilder:
             report.nodes.extend(self._rows(window))
         if options.queues:
             report.queues.extend(queues.queue_stats(state, window)[:ROWS_MAX])
-        newest = self.eventlog.newest(EventFilter())
+        newest = self.eventlog.newest(EventFilter(tenants=tenants))
         chosen = [entry for entry, _ in zip(newest, range(options.events), strict=False)]
         report.events.extend(self.events.write(entry) for entry in reversed(chosen))
         return report

@@ -22,7 +22,7 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.state import State
 from scheduler_service.driver import Driver
 from scheduler_service.eventlog import EventFilter, EventLog, Watcher
-from scheduler_service.report.build import ReportBuilder
+from scheduler_service.report.build import ReportBuilder, ReportOptions
 from scheduler_service.report.diagnosis import Thresholds
 from scheduler_service.report.events import event_number
 from scheduler_service.report.nodes import NodeView
@@ -34,6 +34,8 @@ from scheduler_service.rpc import paging, status
 from scheduler_service.rpc.admin_changes import AdminChanges
 from scheduler_service.rpc.convert import parse
 from scheduler_service.rpc.validate import Refused
+from scheduler_service.security.permits import tenant_of
+from scheduler_service.security.principals import current
 
 SERVICE: Final = "batchyard.v1.AdminService"
 EVENTS_PER_MESSAGE: Final = 1_000
@@ -124,7 +126,7 @@ class AdminPort:
     async def get_report(self, request: pb.GetReportRequest, _: Context) -> pb.GetReportResponse:
         """The whole report."""
         options = filters.report_options(request, self._reports.statistics.window)
-        return pb.GetReportResponse(report=self._reports.build(options))
+        return pb.GetReportResponse(report=self._report(options))
 
     async def watch_report(
         self, request: pb.WatchReportRequest, _: Context
@@ -134,8 +136,19 @@ class AdminPort:
         longest = self._reports.statistics.window
         options = filters.report_options(request.report, longest, prefix="report.")
         while not self._closed.is_set():
-            yield pb.WatchReportResponse(report=self._reports.build(options))
+            yield pb.WatchReportResponse(report=self._report(options))
             await self._until_closed(interval_s)
+
+    def _report(self, options: ReportOptions) -> report_pb2.Report:
+        """Without what names other tenants, where the asker is bound to some."""
+        asker = current()
+        report = self._reports.build(options, tenants=asker.tenants)
+        if asker.tenants is not None:
+            for rows in (report.costs, report.slowest):
+                for index in reversed(range(len(rows))):
+                    if not asker.may_see(rows[index].tenant):
+                        del rows[index]
+        return report
 
     async def _until_closed(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -171,7 +184,8 @@ class AdminPort:
         """By pool, class and priority."""
         size, after = paging.page_size(request.page_size), paging.cursor(request)
         pool = request.pool or request.model  # a pool is of one model
-        rows = queue_stats(self._state, self._reports.window(), pool=pool, tenant=request.tenant)
+        tenant = tenant_of(current(), request.tenant)
+        rows = queue_stats(self._state, self._reports.window(), pool=pool, tenant=tenant)
         if request.pool and request.model not in ("", request.pool):
             rows = []
         left = (row for row in sorted(rows, key=_queue_key) if _queue_key(row) > after)
@@ -210,6 +224,7 @@ class AdminPort:
             request_id=request.request_id,
             node_id=request.node_id,
             since=self._instant(request),
+            tenants=current().tenants,
         )
         rows = self._eventlog.newest(wanted, before=int(after, 16) if after else 0)
         shown, token = paging.page(request, rows, size, lambda entry: f"{entry.number:x}")
@@ -234,7 +249,8 @@ class AdminPort:
                 after = event_number(request.after_event_id, self._eventlog.term)
             except ValueError as fault:
                 raise Refused(str(fault), field="after_event_id") from None
-        watcher = self._eventlog.watch(EventFilter(frozenset(request.events)), after=after)
+        wanted = EventFilter(frozenset(request.events), tenants=current().tenants)
+        watcher = self._eventlog.watch(wanted, after=after)
         try:
             while await self._news(watcher):
                 entries, gap = watcher.take(EVENTS_PER_MESSAGE)

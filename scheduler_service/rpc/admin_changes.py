@@ -22,6 +22,7 @@ from scheduler_service.driver import Driver
 from scheduler_service.report.build import ReportBuilder
 from scheduler_service.rpc import admin_filters as filters
 from scheduler_service.rpc.validate import Refused
+from scheduler_service.security.principals import current
 
 # The driver turns once per loop iteration and takes 256 events each: no inbox is that long.
 TURNS_MAX: Final = 1_000
@@ -125,7 +126,10 @@ class AdminChanges:
 
 
 def principal_of(context: Context) -> str:
-    """Who asks. Nothing authenticates operators yet, so it is where they call from."""
+    """Who asks: the credential's principal; without authentication, where the call is from."""
+    name = current().name
+    if name:
+        return name
     peer = context.peer()
     match = _PEER.fullmatch(peer)
     return f"anonymous@{match[1] if match else peer}"

@@ -15,6 +15,8 @@ from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Duration, N
 from scheduler_service.report.build import ReportOptions
 from scheduler_service.report.texts import language_of
 from scheduler_service.rpc.validate import Refused, nanoseconds
+from scheduler_service.security.permits import tenant_of
+from scheduler_service.security.principals import current
 
 REASON_MAX: Final = 256
 IDS_MAX: Final = 1_000
@@ -104,11 +106,13 @@ class RequestQuery:
     max_priority: int  # 0: no bound
     states: frozenset[int]
     classes: frozenset[int]
+    tenants: tuple[str, ...] | None = None  # that the asker may see; None: all
 
     def takes(self, request: Request) -> bool:
         """Whether all that is set matches. No request belongs to a job yet."""
         return (
-            (not self.ids or request.request_id in self.ids)
+            (self.tenants is None or request.tenant in self.tenants)
+            and (not self.ids or request.request_id in self.ids)
             and (not self.tenant or request.tenant == self.tenant)
             and (not self.model or request.model == self.model)
             and (not self.node_id or _runs_on(request, self.node_id))
@@ -126,11 +130,13 @@ def _runs_on(request: Request, node_id: str) -> bool:
 
 
 def request_query(given: admin_service_pb2.RequestFilter) -> RequestQuery:
-    """The filter, checked.
+    """The filter, checked, and narrowed to what the asker may see.
 
     Raises:
         Refused: naming the field below `filter`.
     """
+    if given.tenant:
+        tenant_of(current(), given.tenant, "filter.tenant")
     if len(given.request_ids) > IDS_MAX:
         raise Refused(f"at most {IDS_MAX} ids", field="filter.request_ids")
     for name in ("min_priority", "max_priority"):
@@ -149,6 +155,7 @@ def request_query(given: admin_service_pb2.RequestFilter) -> RequestQuery:
         given.max_priority,
         known_values(given.states, report_pb2.RequestState, "filter.states"),
         known_values(given.request_classes, types_pb2.RequestClass, "filter.request_classes"),
+        current().tenants,
     )
 
 
@@ -166,9 +173,13 @@ def find_request(state: State, request_id: str, tenant: str) -> Request:
     """
     if not request_id:
         raise Refused("request_id is missing", field="request_id")
+    asker = current()  # who learns nothing of other tenants, not even that they are there
+    if tenant:
+        tenant_of(asker, tenant)
     found: dict[str, Request] = {}  # by tenant
     for request in every_request(state):
-        if request.request_id == request_id and tenant in ("", request.tenant):
+        mine = asker.may_see(request.tenant)
+        if mine and request.request_id == request_id and tenant in ("", request.tenant):
             former = found.get(request.tenant)
             if former is None or former.rid < request.rid:
                 found[request.tenant] = request

@@ -19,6 +19,7 @@ from scheduler_service.rpc import status
 from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.results import ResultBuilder, failed
 from scheduler_service.rpc.validate import Refused
+from scheduler_service.security.quotas import Quotas
 
 
 class Book:
@@ -31,8 +32,10 @@ class Book:
         *,
         replay_for: Duration = 600 * 1_000_000_000,
         replay_bytes: int = 64 << 20,
+        quotas: Quotas | None = None,
     ) -> None:
         self._driver = driver
+        self._quotas = quotas
         self._clock = clock
         self._open: dict[Key, Entry] = {}
         self._replays: OrderedDict[Key, tuple[Instant, bytes, bytes]] = OrderedDict()
@@ -145,6 +148,9 @@ class Book:
         if entry.detach_timer is not None:
             entry.detach_timer.cancel()
         self._close(entry)
+        if entry.reservation is not None and self._quotas is not None:
+            self._quotas.release(entry.reservation, command, self._clock.now())
+            entry.reservation = None
         whole = entry.end(command, results)
         if entry.key is not None and _is_final(command):
             self._remember(entry.key, entry.body_hash, whole)

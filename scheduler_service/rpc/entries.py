@@ -21,6 +21,7 @@ from scheduler_service.core.types import Attempt, Duration, Instant, Request
 from scheduler_service.rpc import status
 from scheduler_service.rpc.delivered import Delivered, missing
 from scheduler_service.rpc.results import ResultBuilder, failed, text_outputs
+from scheduler_service.security.quotas import Reservation
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class Entry:
         "labels",
         "request",
         "request_bytes",
+        "reservation",
         "sampled",
         "span",
         "trace_id",
@@ -93,6 +95,7 @@ class Entry:
         self.span: object = None  # the tracer's own
         self.key: Key | None = None
         self.body_hash = b""
+        self.reservation: Reservation | None = None  # None: its tenant has no limits
         self.detach: Duration = 0  # the longest grace that a caller asked for
         self.detach_timer: asyncio.TimerHandle | None = None
         self.first_output_at: Instant = 0

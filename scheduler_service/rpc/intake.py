@@ -19,6 +19,9 @@ from scheduler_service.rpc.book import Book
 from scheduler_service.rpc.convert import Converter, body_hash
 from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.validate import Limits, Refused, nanoseconds
+from scheduler_service.security.permits import permit
+from scheduler_service.security.principals import Principal, current
+from scheduler_service.security.quotas import Quotas
 
 FEATURES: Final = (
     "generate",
@@ -39,7 +42,7 @@ class Opening:
     """A call as the servicers hand it to `Intake.open`."""
 
     data: bytes  # InferenceRequest
-    principal: str
+    principal: Principal
     tracing: tuple[str, str]  # traceparent and tracestate of the RPC's metadata
     method: str = ""  # of a single RPC; empty: one of many calls on a stream
     rpc_deadline: Instant = NEVER
@@ -58,12 +61,14 @@ class Intake:
         clock: Clock,
         limits: Limits,
         on_entry: Callable[[Entry, Opening], None] | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         self.book = book
         self.limits = limits
         self.clock = clock
         self._converter = converter
         self._on_entry = on_entry  # the tracer decides here whether the request is sampled
+        self._quotas = quotas  # None: no tenant has any
         self._rid = 0
 
     def open(self, opening: Opening, caller: Caller) -> Entry | None:
@@ -73,14 +78,16 @@ class Intake:
             Refused: naming the field, relative to the message that has `request` and `attach`.
         """
         self._rid += 1
+        now = self.clock.now()
         try:
             parsed = self._converter.convert(
                 opening.data,
                 rid=self._rid,
-                now=self.clock.now(),
+                now=now,
                 rpc_deadline=opening.rpc_deadline,
                 stream=caller.streams,
             )
+            permit(opening.principal, parsed.request, parsed.fields)
         except Refused as refused:
             refused.within("request")
             raise
@@ -88,7 +95,7 @@ class Intake:
         key: Key | None = None
         digest = b""
         if "request_id" in fields:
-            key = (opening.principal, request.tenant, request.request_id)
+            key = (opening.principal.name, request.tenant, request.request_id)
             digest = body_hash(parsed.message, fields)
             try:
                 found = self.book.find(key, digest)
@@ -97,7 +104,9 @@ class Intake:
                 raise
             if found is not None:
                 return self._join(found, opening, caller)
+        reservation = None if self._quotas is None else self._quotas.reserve(request, now)
         entry = Entry(request, opening.data, self.clock)
+        entry.reservation = reservation
         if key is not None:  # else nobody could come back to it
             entry.detach = opening.detach_grace
         if "labels" in fields:
@@ -107,10 +116,15 @@ class Intake:
         entry.traceparent, entry.tracestate = traces
         if len(entry.tracestate) > MAX_TRACESTATE:
             entry.tracestate = ""
-        if self._on_entry is not None:
-            self._on_entry(entry, opening)
         entry.callers.append(caller)
-        self.book.open(entry, key, digest)
+        try:
+            if self._on_entry is not None:
+                self._on_entry(entry, opening)
+            self.book.open(entry, key, digest)
+        except BaseException:
+            if reservation is not None and self._quotas is not None:
+                self._quotas.take_back(reservation, now)
+            raise
         return entry
 
     def _join(self, found: Entry | bytes, opening: Opening, caller: Caller) -> Entry | None:
@@ -147,10 +161,10 @@ class Intake:
         )
 
 
-def principal_of(context: Context) -> str:
-    """Who calls. Without authentication everybody is the same nobody."""
+def principal_of(context: Context) -> Principal:
+    """Who calls, as the gate found out."""
     del context
-    return ""
+    return current()
 
 
 def tracing_of(context: Context) -> tuple[str, str]:

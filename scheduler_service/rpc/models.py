@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from batchyard.v1 import scheduler_service_pb2, types_pb2
@@ -13,13 +14,21 @@ MAX_PAGE: Final = 1000
 
 
 def list_page(
-    state: State, message: scheduler_service_pb2.ListModelsRequest
+    state: State,
+    message: scheduler_service_pb2.ListModelsRequest,
+    allowed: Container[str] | None = None,
 ) -> scheduler_service_pb2.ListModelsResponse:
-    """One page, by name. A page token is the last name of the page before it."""
+    """One page, by name. A page token is the last name of the page before it. `allowed`: only
+    these; None: all.
+    """
     if message.page_size < 0:
         raise Refused("page_size must not be negative", field="page_size")
     size = min(message.page_size or DEFAULT_PAGE, MAX_PAGE)
-    names = sorted(name for name in state.pools if name > message.page_token)
+    names = sorted(
+        name
+        for name in state.pools
+        if name > message.page_token and (allowed is None or name in allowed)
+    )
     page = names[:size]
     return scheduler_service_pb2.ListModelsResponse(
         models=[_model(state.pools[name]) for name in page],

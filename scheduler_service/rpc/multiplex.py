@@ -28,6 +28,7 @@ from scheduler_service.rpc.intake import (
 from scheduler_service.rpc.results import failed
 from scheduler_service.rpc.streams import MultiplexWriter
 from scheduler_service.rpc.validate import Refused, nanoseconds
+from scheduler_service.security.principals import Principal
 from service_kit import wire_walk
 
 log = logging.getLogger(__name__)
@@ -156,7 +157,9 @@ class MultiplexStream:
         )
         self.writer.opened(opened, self._intake.limits.max_outstanding)
 
-    def _call(self, data: bytes, index: int, principal: str, tracing: tuple[str, str]) -> None:
+    def _call(
+        self, data: bytes, index: int, principal: Principal, tracing: tuple[str, str]
+    ) -> None:
         """One call of a Multiplex message; whatever is wrong with it stays with it."""
         call_id = 0
         try:
@@ -175,7 +178,9 @@ class MultiplexStream:
             return
         self.writer.result(call_id, failed(error))
 
-    def _begin(self, packed: wire_pb2.PackedCall, principal: str, tracing: tuple[str, str]) -> None:
+    def _begin(
+        self, packed: wire_pb2.PackedCall, principal: Principal, tracing: tuple[str, str]
+    ) -> None:
         call_id = packed.call_id
         self._check_room(call_id)
         opening = Opening(packed.request, principal, tracing)

@@ -30,6 +30,8 @@ from scheduler_service.rpc.node_reader import NodeReader
 from scheduler_service.rpc.node_settings import Identity, NodePortSettings
 from scheduler_service.rpc.node_writer import AgentSession
 from scheduler_service.rpc.ports import NodeSession, Tracer
+from scheduler_service.security.access import JoinRefused
+from scheduler_service.security.principals import Principal, current
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,11 @@ class NodePort:
         clock: Clock,
         tracer: Tracer,
         version: str,
+        join: Callable[[Principal, str], str] | None = None,
     ) -> None:
+        """`join`: says under which id an agent with that credential is known, or raises
+        JoinRefused; None: under the one it gives.
+        """
         self.post = driver_post
         self.relay = relay
         self.sessions = sessions
@@ -65,6 +71,8 @@ class NodePort:
         self.clock = clock
         self.tracer = tracer
         self.version = version
+        self.turned_away = 0  # sessions that were refused, or ended for a broken rule
+        self._join = join
         self.faults = 0  # exceptions caught: of sinks, and of our own
         self._told: set[str] = set()
         self._streams: dict[_Stream, asyncio.Task[Any]] = {}
@@ -74,6 +82,21 @@ class NodePort:
         """What a server is to be given. Messages stay bytes: this port parses them itself."""
         method: Any = grpc.stream_stream_rpc_method_handler(self._connect)
         return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+
+    def admit(self, node_id: str) -> str:
+        """The id of the agent that says hello as `node_id`: its certificate's identity wins.
+
+        Raises:
+            SessionRefused: its credential does not admit that node.
+        """
+        if self._join is None:
+            return node_id
+        try:
+            return self._join(current(), node_id)
+        except JoinRefused as refused:
+            raise SessionRefused(
+                Reason.PERMISSION_DENIED, str(refused), field="hello.node_id"
+            ) from None
 
     def session(self, node_id: str, epoch: int) -> AgentSession | None:
         """An open session, for operators."""
@@ -204,6 +227,7 @@ class _Stream:
             self._refuse(violation("no hello came; it is the first message of a stream", "hello"))
 
     def _refuse(self, refusal: SessionRefused) -> None:
+        self._port.turned_away += 1
         event = {"event": "session_refused", **_fields(self.session)}
         log.warning("an agent is turned away: %s", refusal, extra=event)
         self.session.say_goodbye(refusal.error, reconnect=refusal.reconnect)

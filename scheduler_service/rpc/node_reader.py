@@ -54,6 +54,9 @@ class Surroundings(Protocol):
     post: Callable[[Event], None]
     relay: Callable[[], Relay]
 
+    def admit(self, node_id: str) -> str:
+        """The id under which this agent is known."""
+
     def register(self, session: AgentSession) -> None:
         """The session has begun: commands for it may come."""
 
@@ -126,6 +129,7 @@ class NodeReader:
         """Open the session."""
         port, session = self._port, self._session
         convert_node.check_hello(hello, port.identity)
+        hello.node_id = port.admit(hello.node_id)
         report = hello.report if hello.HasField("report") else None
         spec = convert_node.node_spec(hello.descriptor, report, path="hello.descriptor")
         running = convert_node.running_items(hello)

@@ -33,6 +33,7 @@ from scheduler_service.rpc.intake import (
 from scheduler_service.rpc.multiplex import MultiplexStream
 from scheduler_service.rpc.streams import SingleWriter
 from scheduler_service.rpc.validate import Refused
+from scheduler_service.security.permits import tenant_of
 
 log = logging.getLogger(__name__)
 
@@ -182,14 +183,14 @@ class SchedulerPort:
         self, message: scheduler_service_pb2.CancelRequestsRequest, context: Context
     ) -> scheduler_service_pb2.CancelRequestsResponse:
         """Cancel by request id; unknown and finished ids are ignored."""
-        del context
+        tenant = tenant_of(principal_of(context), message.tenant)
         if not 1 <= len(message.request_ids) <= 1000:
             raise Refused("1..1000 request ids", field="request_ids")
         if len(message.reason) > 256:
             raise Refused("at most 256 characters", field="reason")
         found = []
         for request_id in message.request_ids:
-            entry = self._book.by_request_id(message.tenant, request_id)
+            entry = self._book.by_request_id(tenant, request_id)
             if entry is not None:
                 text = message.reason or "cancelled by its caller"
                 self._book.cancel(entry, Reason.CANCELLED_BY_CLIENT, text)
@@ -200,14 +201,14 @@ class SchedulerPort:
         self, message: scheduler_service_pb2.ListModelsRequest, context: Context
     ) -> scheduler_service_pb2.ListModelsResponse:
         """Public models over all nodes, by name."""
-        del context
-        return models.list_page(self._state(), message)
+        allowed = principal_of(context).models
+        return models.list_page(self._state(), message, allowed)
 
     async def get_server_info(
         self, message: scheduler_service_pb2.GetServerInfoRequest, context: Context
     ) -> scheduler_service_pb2.GetServerInfoResponse:
         """Versions, features that work, limits."""
-        del message, context
+        del message
         info = scheduler_service_pb2.GetServerInfoResponse(
             version=self._identity.version,
             instance_id=self._identity.instance_id,
@@ -216,6 +217,7 @@ class SchedulerPort:
             protocol_version=1,
             features=FEATURES,
             limits=self._intake.limits_message(),
+            tenants=principal_of(context).tenants or (),
         )
         info.server_time.CopyFrom(self._clock.timestamp(self._clock.now()))
         return info

@@ -138,6 +138,12 @@ def rich_status(
     ]
     if failure.HasField("retry_after"):
         details.append(error_details_pb2.RetryInfo(retry_delay=failure.retry_after))
+    if name == "QUOTA_EXCEEDED":
+        subject = f"tenant:{failure.metadata.get('tenant', '')}"
+        exceeded = error_details_pb2.QuotaFailure.Violation(
+            subject=subject, description=failure.message
+        )
+        details.append(error_details_pb2.QuotaFailure(violations=[exceeded]))
     if failure.field:
         violation = error_details_pb2.BadRequest.FieldViolation(
             field=failure.field, description=failure.message

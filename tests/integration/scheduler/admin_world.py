@@ -14,6 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from batchyard.v1 import node_service_pb2
 from batchyard.v1.admin_service_pb2_grpc import AdminServiceStub
 from scheduler_service.rpc.admin import AdminPort
+from scheduler_service.security.gate import Gate
 from tests.unit.scheduler.small_world import SmallWorld
 
 
@@ -60,7 +61,7 @@ async def serving(world: SmallWorld) -> AsyncIterator[Served]:
         clock=world.clock,
         version="1.2.3",
     )
-    server = grpc.aio.server()
+    server = grpc.aio.server(interceptors=[Gate()])
     server.add_generic_rpc_handlers([port.handlers()])
     number = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -60,6 +60,7 @@ def test_flag_wins_over_environment_over_file(tmp_path: Path) -> None:
 def test_environment_reaches_sections_and_lists(tmp_path: Path) -> None:
     environ = {
         "BATCHYARD_AGENT__SCHEDULER__ADDRESS": "scheduler.local:7612",
+        "BATCHYARD_AGENT__SCHEDULER__INSECURE": "true",
         "BATCHYARD_AGENT__ENGINES": "[{kind: simulated, slots: 3}]",
         "BATCHYARD_AGENT__LABELS__GPU": '"1"',
     }

@@ -12,9 +12,9 @@ from batchyard.cli.failures import CliError
 _SERVICES = {
     "scheduler_service": (
         "scheduler",
-        ("pydantic", "grpcio-health-checking", "grpcio-reflection", "aiohttp"),
+        ("pydantic", "cryptography", "grpcio-health-checking", "grpcio-reflection", "aiohttp"),
     ),
-    "node_agent": ("agent", ("pydantic", "psutil")),
+    "node_agent": ("agent", ("pydantic", "cryptography", "psutil")),
 }
 
 

@@ -26,6 +26,8 @@ ENTRIES = {
     "events": Entry(_AT + "events:events", "List what happened; --follow: as it does.", ("event",)),
     "scheduler": Entry(_AT + "services:scheduler", "Run the scheduler service."),
     "agent": Entry(_AT + "services:agent", "Run a node agent."),
+    "tokens": Entry(_AT + "services:tokens", "Create, list, revoke tokens.", ("token",)),
+    "certs": Entry(_AT + "services:certs", "Make and revoke certificates.", ("cert",)),
     "config": Entry(_AT + "config:config", "Check a configuration file."),
     "context": Entry(_AT + "context:context", "Remember schedulers by name.", ("contexts",)),
     "completion": Entry(_AT + "completion:completion", "Print the shell's completion script."),

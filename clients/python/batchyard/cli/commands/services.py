@@ -1,4 +1,4 @@
-"""`batchyard scheduler` and `batchyard agent`: become the service, with its own options."""
+"""`batchyard scheduler|agent|tokens|certs`: become the service or its tool, with its options."""
 
 from __future__ import annotations
 
@@ -27,8 +27,22 @@ def agent(arguments: tuple[str, ...]) -> None:
     _become("node_agent", arguments)
 
 
+@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def tokens(arguments: tuple[str, ...]) -> None:
+    """Who may do what: batchyard tokens create|join|list|revoke."""
+    _become("scheduler_service.security", ("tokens", *arguments))
+
+
+@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def certs(arguments: tuple[str, ...]) -> None:
+    """Certificates of a first installation: batchyard certs init|server|node|client|revoke."""
+    _become("scheduler_service.security", ("certs", *arguments))
+
+
 def _become(module: str, arguments: tuple[str, ...]) -> None:
     """Replace this process, so that signals and the exit code are the service's own."""
-    require_service(module)
+    require_service(module.partition(".")[0])
     sys.stdout.flush()
     os.execv(sys.executable, [*python_module(module), *arguments])

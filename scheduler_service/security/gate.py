@@ -1,0 +1,201 @@
+"""Who is let through to which gRPC method? One interceptor for every service of every port.
+
+The rule of a method comes from `rules.py`. A bearer token is checked before the RPC's first message
+is even read, so that a caller whom nobody knows holds nothing open; a certificate is a matter of
+the connection and is looked at when the method is called. On a stream all this happens once. When
+a credential ends, so do the RPCs that came with it: with UNAUTHENTICATED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn, TypeAlias
+
+import grpc
+
+from scheduler_service.core.outcomes import Reason
+from scheduler_service.rpc import status
+from scheduler_service.security.access import Access, Proof
+from scheduler_service.security.principals import LOCAL, NOBODY, Principal, become
+from scheduler_service.security.rules import RPCS, Rule
+
+log = logging.getLogger(__name__)
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Context = grpc.aio.ServicerContext[Any, Any]
+_SCHEME: Final = "bearer "
+_NAMES: Final = "x509_subject_alternative_name"
+_PEM: Final = "x509_pem_cert"
+
+UNKNOWN: Final = (
+    Reason.UNAUTHENTICATED,
+    (
+        "a valid credential is needed: metadata `authorization: Bearer TOKEN`, or a certificate "
+        "that this scheduler knows"
+    ),
+)
+NO_RULE: Final = (Reason.PERMISSION_DENIED, "nobody may call this method: it has no rule")
+ENDED: Final = (Reason.UNAUTHENTICATED, "the credential of this call was revoked or has expired")
+
+
+class Gate(grpc.aio.ServerInterceptor):
+    """The interceptor. One for all servers."""
+
+    def __init__(
+        self,
+        access: Access | None = None,
+        *,
+        tokens: bool = False,
+        first_message_s: float = 30.0,
+        idle_stream_s: float = 900.0,
+    ) -> None:
+        """`tokens`: whether callers must prove who they are; else those without a certificate of
+        an agent are the local principal, who may do everything.
+        """
+        self._access = access
+        self._tokens = tokens
+        self._first_message_s = first_message_s
+        self._idle_stream_s = idle_stream_s
+        self._open: dict[Principal, dict[asyncio.Task[Any], None]] = {}
+        self.refused: Counter[str] = Counter()  # RPCs, by reason
+        if access is not None:
+            access.on_end.append(self._end_all)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """The method's own handler behind the check, or one that refuses."""
+        method: Any = handler_call_details.method
+        found = await continuation(handler_call_details)
+        if found is None:
+            return None  # UNIMPLEMENTED: this port has no such method
+        rule = RPCS.get(method if isinstance(method, str) else method.decode())
+        if rule is None:
+            log.error("method %s has no rule and is refused to all", method)
+            return self._refusing(NO_RULE)
+        if self._access is None or not self._tokens:
+            return self._wrapped(found, rule, LOCAL)
+        token, given = _bearer(handler_call_details.invocation_metadata)
+        if not given:
+            return self._wrapped(found, rule, None)
+        principal = self._access.by_token(token)
+        if principal is None:
+            return self._refusing(UNKNOWN)
+        # An agent's certificate wins over a token, so that is settled when the method is called.
+        return self._wrapped(found, rule, principal)
+
+    def _wrapped(self, found: Handler, rule: Rule, principal: Principal | None) -> Handler:
+        behavior: Any = (
+            found.stream_stream or found.unary_stream or found.stream_unary or found.unary_unary
+        )
+        alarm: asyncio.TimerHandle | None = None
+        task = asyncio.current_task()
+        if not found.request_streaming and task is not None:
+            # A caller that sends headers and never its request must not hold them for ever.
+            alarm = asyncio.get_running_loop().call_later(self._first_message_s, task.cancel)
+
+        async def checked(request: Any, context: Context) -> Any:
+            if alarm is not None:
+                alarm.cancel()
+            caller = await self._admit(rule, principal, context)
+            become(caller)
+            return await self._run(caller, behavior, request, context)
+
+        kind: Any = _MAKE[found.request_streaming, found.response_streaming]
+        handler: Handler = kind(checked, found.request_deserializer, found.response_serializer)
+        return handler
+
+    async def _admit(self, rule: Rule, principal: Principal | None, context: Context) -> Principal:
+        """Who it is, if that is enough for the rule; else the RPC ends here."""
+        certified = self._by_certificate(context)
+        if certified is not None and (principal is None or certified.node_id):
+            principal = certified
+        if principal is None:
+            if rule.open:
+                return NOBODY
+            await self._refuse(context, UNKNOWN)
+        if not principal.live:
+            await self._refuse(context, ENDED)
+        if not rule.open and rule.right not in principal.rights:
+            wanted = (rule.right.name or "").lower()
+            text = f"{principal.name!r} has no right to this: it needs {wanted!r}"
+            await self._refuse(context, (Reason.PERMISSION_DENIED, text))
+        return principal
+
+    def _by_certificate(self, context: Context) -> Principal | None:
+        found: Any = context.auth_context()
+        if self._access is None or not found or _PEM not in found:
+            return None
+        names = [name.decode("utf-8", "replace") for name in found.get(_NAMES, ())]
+        return self._access.by_certificate(Proof(names, found[_PEM][0]))
+
+    async def _run(self, caller: Principal, behavior: Any, request: Any, context: Context) -> Any:
+        """Let it run; the end of its credential ends it."""
+        if caller is LOCAL or caller is NOBODY:
+            return await _call(behavior, request, context)
+        task = asyncio.current_task()
+        assert task is not None
+        mine = self._open.setdefault(caller, {})
+        mine[task] = None
+        try:
+            return await _call(behavior, request, context)
+        except asyncio.CancelledError:
+            if caller.live:
+                raise
+            task.uncancel()
+            await self._refuse(context, ENDED)
+        finally:
+            del mine[task]
+            if not mine:
+                self._open.pop(caller, None)
+
+    def _end_all(self, principal: Principal) -> None:
+        """Its credential has ended."""
+        for task in self._open.get(principal, ()):
+            task.cancel()
+
+    def _refusing(self, why: tuple[Reason, str]) -> Handler:
+        """A handler that ends the RPC without reading its request."""
+
+        async def refuse(_requests: Any, context: Context) -> None:
+            await self._refuse(context, why)
+
+        handler: Handler = grpc.stream_stream_rpc_method_handler(refuse)
+        return handler
+
+    async def _refuse(self, context: Context, why: tuple[Reason, str]) -> NoReturn:
+        reason, text = why
+        self.refused[reason.name] += 1
+        await status.abort(context, reason, text)
+
+
+def _bearer(metadata: Any) -> tuple[str, bool]:
+    """The token of the RPC, and whether anything was given as one."""
+    for key, value in metadata or ():
+        if key == "authorization":
+            text = value if isinstance(value, str) else ""
+            scheme = text[: len(_SCHEME)].lower()
+            return (text[len(_SCHEME) :].strip() if scheme == _SCHEME else ""), True
+    return "", False
+
+
+async def _call(behavior: Any, request: Any, context: Context) -> Any:
+    if inspect.isasyncgenfunction(behavior):
+        async for answer in behavior(request, context):
+            await context.write(answer)
+        return None
+    return await behavior(request, context)
+
+
+_MAKE: Final = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
