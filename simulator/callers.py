@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scheduler_service.core import events as ev
+from scheduler_service.core.outcomes import ResumeMode
 from scheduler_service.core.types import NEVER, Duration, Request
 from simulator.tickets import Ticket
 from simulator.workload.arrival import Arrival
@@ -29,6 +30,7 @@ class Terms:
     degrade: tuple[str, ...] = ()
     degrade_after: Duration = NEVER
     max_attempts: int = 3
+    resume: ResumeMode = ResumeMode.DEFAULT
     stream: bool = False  # its output goes through the relay (nodes with the agent's core)
     predict: Predict = unknown
 
@@ -86,6 +88,8 @@ class Callers:
             degrade=arrival.degrade or terms.degrade,
             degrade_after=terms.degrade_after,
             max_attempts=terms.max_attempts,
+            resume_mode=terms.resume,
+            continuable=arrival.continuable,
             stream=terms.stream,
             inputs=arrival.inputs,
             prompt_tokens=arrival.prompt_tokens,

@@ -134,8 +134,9 @@ class ModelledNode:
 
     def _hold(self, change: int) -> None:
         self.held_inputs += change
+        capacity = self.kind.slots + self.kind.look_ahead
         for shown in self.world.watching.held:
-            shown(self.agenda.now, self.node_id, "e0", self.held_inputs)
+            shown(self.agenda.now, self.node_id, self.held_inputs, capacity)
 
     def _grant(self) -> None:
         """Running totals: what it was charged, plus the room that is free."""

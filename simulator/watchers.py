@@ -33,8 +33,8 @@ class Watcher:
     def on_finished(self, now: Instant, command: cmd.FinishRequest) -> None:
         """A caller got its outcome."""
 
-    def on_held(self, now: Instant, node_id: str, engine_id: str, inputs: int) -> None:
-        """An engine's node now holds so many inputs."""
+    def on_held(self, now: Instant, node_id: str, inputs: int, capacity: int) -> None:
+        """The node now holds so many inputs; it can hold `capacity`."""
 
     def on_fault(self, now: Instant, what: str) -> None:
         """Something was broken, or healed."""
@@ -52,7 +52,7 @@ class Watching:
         self.commanded: list[Callable[[Instant, Sequence[cmd.Command]], None]] = []
         self.delivered: list[Callable[[Instant, Attempt, int, int, str], None]] = []
         self.finished: list[Callable[[Instant, cmd.FinishRequest], None]] = []
-        self.held: list[Callable[[Instant, str, str, int], None]] = []
+        self.held: list[Callable[[Instant, str, int, int], None]] = []
         self.fault: list[Callable[[Instant, str], None]] = []
         self.sampled: list[Callable[[Instant, World], None]] = []
 

@@ -86,6 +86,7 @@ class World:
         self.sources = 0  # of arrivals, not exhausted
         self.steps = 0
         self.paused_until: Instant = 0  # the scheduler's process does nothing until then
+        self._running = False
         self._inbox: list[ev.Event] = []
         self._turn_at: Instant = NEVER
         self._wake_at: Instant = NEVER
@@ -129,6 +130,12 @@ class World:
         self._inbox.append(event)
         if self._turn_at == NEVER:
             self._turn_at = max(self.now + self.settings.coalesce, self.paused_until)
+
+    def pause(self, lasts: Duration) -> None:
+        """The scheduler's process stands still for that long."""
+        self.paused_until = max(self.paused_until, self.now + lasts)
+        if self._turn_at < NEVER:
+            self._turn_at = max(self._turn_at, self.paused_until)
 
     def submit(self, requests: list[Request]) -> None:
         """Calls came in."""
@@ -180,14 +187,27 @@ class World:
     def run(self, until: Instant = NEVER) -> bool:
         """Run until all work is done, at most to `until`. Whether all work is done."""
         self._start_clockwork()
-        agenda = self.agenda
         while not self.done:
-            instant = min(agenda.next(), self._turn_at, max(self._wake_at, self.paused_until))
-            if instant > until or instant >= NEVER:
+            if not self._go_on(until):
                 return False
-            agenda.run_instant(instant)
-            if self._turn_at <= instant or self._wake_at <= instant >= self.paused_until:
-                self._turn()
+        return True
+
+    def advance_to(self, until: Instant) -> None:
+        """Run to that instant, done or not."""
+        self._start_clockwork()
+        while self._go_on(until):
+            pass
+        self.agenda.run_instant(until)
+
+    def _go_on(self, until: Instant) -> bool:
+        """Do what is due next, if that is by `until`."""
+        agenda = self.agenda
+        instant = min(agenda.next(), self._turn_at, max(self._wake_at, self.paused_until))
+        if instant > until or instant >= NEVER:
+            return False
+        agenda.run_instant(max(instant, agenda.now))
+        if self._turn_at <= instant or self._wake_at <= instant >= self.paused_until:
+            self._turn()
         return True
 
     @property
@@ -196,7 +216,8 @@ class World:
         return not (self.open_requests or self.sources or self._inbox)
 
     def _start_clockwork(self) -> None:
-        if self.steps == 0:
+        if not self._running:
+            self._running = True
             self.agenda.at(self.now + self.settings.heartbeat, self._beat)
             if self.settings.sample_every < NEVER and self.watching.sampled:
                 self.agenda.at(self.now, self._sample)

@@ -203,10 +203,11 @@ class ContinuousEngine:
                 continue
             work = sequence.work
             del self._reading[work.dispatch_id]
-            work.made += 1
-            self.memory.grow(1)
-            if work.first_output_at < 0:
-                work.first_output_at = self._host.agenda.now
+            if work.to_make > work.made:
+                work.made += 1
+                self.memory.grow(1)
+                if work.first_output_at < 0:
+                    work.first_output_at = self._host.agenda.now
             left = work.to_make - work.made
             if left <= 0:
                 self.memory.release(sequence, work.made)

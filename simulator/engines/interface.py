@@ -46,8 +46,8 @@ class Work:
 
     @property
     def to_make(self) -> int:
-        """Output tokens of this attempt, if it runs to its end."""
-        return max(1, self.arrival.output_tokens - self.offset)
+        """Output tokens of this attempt, if it runs to its end; 0 where only the end was lost."""
+        return max(0, self.arrival.output_tokens - self.offset)
 
     @property
     def prompt_tokens(self) -> int:

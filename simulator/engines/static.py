@@ -37,7 +37,7 @@ def generation(cost: IterationCost) -> BatchTime:
     def duration(works: Sequence[Work]) -> Duration:
         size = len(works)
         prompt = max(work.prompt_tokens for work in works)
-        steps = max(work.to_make for work in works) - 1
+        steps = max(0, max(work.to_make for work in works) - 1)
         length = cost.prefill_of(size * prompt, beside_decodes=False)
         length += cost.decode(size, size * (prompt + 1), steps) if steps else 0
         return -(-length // PS_PER_NS)

@@ -29,3 +29,4 @@ class Arrival:
     request_class: RequestClass = RequestClass.INTERACTIVE
     degrade: tuple[str, ...] = ()
     inputs: int = 1
+    continuable: bool = True  # one choice, unguided

@@ -1,0 +1,18 @@
+"""How are independent runs spread over the machine's cores? In order, with the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def spread(act: Callable[[A], B], items: Iterable[A], *, alone: bool = False) -> list[B]:
+    """`act` of each item, a process per core; `alone`: in this one. `act` is a module's function."""
+    if alone:
+        return [act(item) for item in items]
+    with ProcessPoolExecutor() as pool:
+        return list(pool.map(act, items))
