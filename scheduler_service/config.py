@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field
 
 from scheduler_service import policies
-from scheduler_service.config_policies import SCALE_OPTIONS, read_options
+from scheduler_service.config_policies import read_options, scale_options
 from scheduler_service.config_security import (
     AbuseSection,
     AuthSection,
@@ -263,6 +263,10 @@ class AutoscaleSection(Section):
     """A node that was asked for and has not joined after this long counts no more."""
     drain_grace: DurationNs = 60 * SECOND
     """For a node on its way out to finish what runs."""
+    cold_start: DurationNs = 30 * SECOND
+    """From asking for a node to its hello, until one was measured; for the policy `law`."""
+    min_spare: Count = 0
+    """Nodes that the policy `law` keeps beyond the need, for growth while others start."""
     process: ProcessActuatorSection = ProcessActuatorSection()
     """For the actuator "process"."""
     command: tuple[str, ...] = ()
@@ -343,6 +347,8 @@ class SchedulerConfig(Section):
             tick=scale.tick,
             start_timeout=scale.start_timeout,
             drain_grace=scale.drain_grace,
+            cold_start=scale.cold_start,
+            min_spare=scale.min_spare,
         )
 
     def policy_set(self, *, seed: int = 0) -> PolicySet:
@@ -355,9 +361,8 @@ class SchedulerConfig(Section):
         if names["failover"] == "backoff":
             settings = FailoverSettings(**self.failover.values())
             options["failover"] |= {"settings": settings, "seed": seed}
-        if names["autoscale"] == "threshold":
-            scale = self.autoscale
-            options["autoscale"] |= {key: getattr(scale, key) for key in SCALE_OPTIONS}
+        for key in scale_options(names["autoscale"]):
+            options["autoscale"][key] = getattr(self.autoscale, key)
         return policies.build(names, options)
 
     def task_defaults(self) -> TaskTypes:

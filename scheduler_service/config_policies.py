@@ -64,6 +64,12 @@ def option_fields(question: str, name: str) -> list[dataclasses.Field[Any]]:
     return [field for field in fields if field.name not in elsewhere]
 
 
+def scale_options(name: str) -> list[str]:
+    """Fields of that scaling policy which the section `autoscale` sets."""
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(policies.AUTOSCALE[name])
+    return [field.name for field in fields if field.name in SCALE_OPTIONS]
+
+
 def read_options(question: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options as the policy takes them.
 

@@ -183,6 +183,13 @@ class ScaleView:
     last_out_at: Instant  # -NEVER: never
     last_in_at: Instant
     idle_since: Instant  # NEVER: it is not idle
+    erlangs: float = 0.0  # slot time that the last minute's interactive arrivals ask for
+    peak_erlangs: float = 0.0  # the most that was, in the last five minutes
+    slots_per_node: int = 1
+    queued_work: Duration = 0  # slot time of the interactive requests that wait
+    job_work: Duration = 0  # likewise of job items
+    cold_start: Duration = 0  # from asking for a node to its hello
+    min_spare: int = 0  # nodes to keep beyond the need
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler_service.core import ledger, placement, records
+from scheduler_service.core import demand, ledger, placement, records
 from scheduler_service.core.commands import AcceptRequest, FinishRequest
 from scheduler_service.core.interfaces import Candidate, Refusal
 from scheduler_service.core.outcomes import (
@@ -60,6 +60,7 @@ def submit(state: State, request: Request) -> None:
         )
         return
     state.record(records.SUBMIT, request)
+    demand.note(state, request)
     state.timers.set(request.rid * 4 + DEADLINE, request.deadline)
     if request.stream:
         pool = state.pools[request.served_model]
@@ -169,6 +170,10 @@ def _grace_ends(state: State, request: Request, pool: Pool) -> Instant:
     """When it has waited long enough for a node that can take it; NEVER: there is one."""
     if not pool.live:
         since = max(pool.dead_since, request.queued_at)
+        scale = pool.scale
+        if scale.desired > 0:  # a node was asked for: it may take as long as starts may
+            start_timeout = state.settings.autoscale.start_timeout
+            return max(since + state.settings.queue.no_node_grace, scale.asked_at + start_timeout)
     elif request.unfit_since < NEVER:
         since = max(request.unfit_since, request.queued_at)
     else:

@@ -8,7 +8,7 @@ Only nodes that an autoscaler started (`managed`) are drained.
 
 from __future__ import annotations
 
-from scheduler_service.core import drains, records
+from scheduler_service.core import demand, drains, records
 from scheduler_service.core.commands import RequestScale
 from scheduler_service.core.events import DrainRequested, ScaleFailed
 from scheduler_service.core.interfaces import ScaleView
@@ -16,7 +16,7 @@ from scheduler_service.core.outcomes import NodeAvailability, NodeHealth
 from scheduler_service.core.state import Pool, State
 from scheduler_service.core.types import NEVER, SECOND, Node
 
-TICK = "autoscale"
+TICK = demand.TICK
 
 
 def start(state: State) -> None:
@@ -55,6 +55,10 @@ def view_of(state: State, pool: Pool) -> ScaleView:
         scale.idle_since = NEVER
     elif scale.idle_since >= NEVER:
         scale.idle_since = state.now
+    slots = sum(e.spec.slots for e in pool.engines)
+    if pool.engines:
+        pool.demand.slots_per_node = max(1, slots // len({e.node.node_id for e in pool.engines}))
+    service = demand.service_of(pool)
     return ScaleView(
         pool=pool.model,
         waiting=waiting,
@@ -62,13 +66,28 @@ def view_of(state: State, pool: Pool) -> ScaleView:
         ready=len(nodes),
         starting=_starting(state, pool, len(nodes)),
         running=running,
-        slots=sum(e.spec.slots for e in pool.engines),
+        slots=slots,
         min_nodes=limits.min_nodes,
         max_nodes=limits.max_nodes,
         last_out_at=scale.last_out_at,
         last_in_at=scale.last_in_at,
         idle_since=scale.idle_since,
+        erlangs=pool.demand.look(state.now),
+        peak_erlangs=pool.demand.peak(),
+        slots_per_node=pool.demand.slots_per_node,
+        queued_work=waiting * service,
+        job_work=pool.queue.jobs * service,
+        cold_start=pool.demand.cold_start or limits.cold_start,
+        min_spare=limits.min_spare,
     )
+
+
+def on_node_joined(state: State, node: Node) -> None:
+    """Learn how long a start takes, where an autoscaler started it."""
+    if state.settings.autoscale.enabled and node.spec.managed:
+        timeout = state.settings.autoscale.start_timeout
+        for model in dict.fromkeys(m for e in node.engines.values() for m in e.models):
+            demand.note_joined(state.pools[model], state.now, timeout)
 
 
 def _starting(state: State, pool: Pool, ready: int) -> int:

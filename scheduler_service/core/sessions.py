@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler_service.core import drains, failover, ledger, records, requests
+from scheduler_service.core import drains, failover, ledger, records, requests, scaling
 from scheduler_service.core.commands import CloseSession, PingNode, WelcomeNode
 from scheduler_service.core.events import (
     CreditsGranted,
@@ -138,6 +138,8 @@ def _admit(state: State, event: NodeJoined) -> None:
     state.timers.cancel(("lost", node.node_id))
     state.timers.cancel(("forget", node.node_id))
     state.rebuild_pools()
+    if old is None:
+        scaling.on_node_joined(state, node)
 
 
 def _take_over(state: State, old: Node, node: Node, held: set[int]) -> list[int]:

@@ -48,6 +48,8 @@ class AutoscaleSettings:
     tick: Duration = 1 * SECOND
     start_timeout: Duration = 120 * SECOND  # a requested node that has not joined counts no more
     drain_grace: Duration = 60 * SECOND
+    cold_start: Duration = 30 * SECOND  # of a node, until one was measured
+    min_spare: int = 0  # nodes that the refined law keeps beyond the need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_service.core.commands import Command
+from scheduler_service.core.demand import Demand
 from scheduler_service.core.events import NodeJoined
 from scheduler_service.core.interfaces import PolicySet, PoolLoad
 from scheduler_service.core.outcomes import NodeAvailability, NodeHealth, Outcome, Reason
@@ -52,6 +53,7 @@ class Pool:
     engines: list[Engine] = field(default_factory=list)  # of live nodes, by node and engine id
     estimate: ServiceEstimate = field(default_factory=ServiceEstimate)
     scale: ScaleState = field(default_factory=ScaleState)
+    demand: Demand = field(default_factory=Demand)
     dead_since: Instant = -NEVER  # when its last live node went; -NEVER: none was ever there
     no_node_noted: bool = False  # `no_available_node` was recorded for the present lack
     stranded_seen: bool = False  # those who wait were looked at since nodes changed

@@ -35,7 +35,11 @@ SCORER: Final = {"completion": scorers.Completion}
 PICKER: Final = {"soonest": pickers.Soonest}
 DEGRADE: Final = {"first_feasible": degrade.FirstFeasible, "never": degrade.Never}
 FAILOVER: Final = {"backoff": failover.Backoff}
-AUTOSCALE: Final = {"threshold": autoscale.Threshold, "fixed": autoscale.Fixed}
+AUTOSCALE: Final = {
+    "threshold": autoscale.Threshold,
+    "law": autoscale.Law,
+    "fixed": autoscale.Fixed,
+}
 
 REGISTRY: Final[dict[str, Mapping[str, Callable[..., Any]]]] = {
     "order": ORDERING,
