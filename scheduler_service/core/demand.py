@@ -30,6 +30,7 @@ class Demand:
     total: Duration = 0  # of them
     history: deque[tuple[Instant, float]] = field(default_factory=deque)  # Erlangs at each tick
     growth: float = 0.0  # the largest within a minute, Erlangs
+    watched_since: Instant = NEVER  # the first look
     slots_per_node: int = 1  # as last seen
     cold_start: Duration = 0  # from asking to joining, as measured; 0: not yet
 
@@ -55,6 +56,7 @@ class Demand:
     def look(self, now: Instant) -> float:
         """The present value, which is remembered."""
         value = self.erlangs(now)
+        self.watched_since = min(self.watched_since, now)
         history = self.history
         while history and history[0][0] <= now - MEMORY:
             history.popleft()

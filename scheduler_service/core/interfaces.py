@@ -185,6 +185,7 @@ class ScaleView:
     idle_since: Instant  # NEVER: it is not idle
     erlangs: float = 0.0  # slot time that the last minute's interactive arrivals ask for
     peak_erlangs: float = 0.0  # the most that was, in the last five minutes
+    watched: Duration = 0  # for how long that has been looked at
     slots_per_node: int = 1
     queued_work: Duration = 0  # slot time of the interactive requests that wait
     job_work: Duration = 0  # likewise of job items

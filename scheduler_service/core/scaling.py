@@ -74,6 +74,7 @@ def view_of(state: State, pool: Pool) -> ScaleView:
         idle_since=scale.idle_since,
         erlangs=pool.demand.look(state.now),
         peak_erlangs=pool.demand.peak(),
+        watched=state.now - pool.demand.watched_since,
         slots_per_node=pool.demand.slots_per_node,
         queued_work=waiting * service,
         job_work=pool.queue.jobs * service,

@@ -60,9 +60,10 @@ class Law:
     (R + headroom * sqrt(R)) / slots per node. While `queue` or more wait, or the oldest waits
     longer than `wait`, the queue has to drain within `horizon` or one cold start, too. Up goes at
     once, at most doubling (or by four). Down goes to the highest need of the last five minutes, a
-    tenth a step, only while nothing waits, `hold` after any step up and `step_in` after any down:
-    a turn from up to down takes at least `hold`, whatever the load. The last node goes after
-    `idle` + `grace` without work, where the minimum is 0; the first arrival starts one.
+    tenth a step, only while nothing waits, not within `hold` of a step up or of the start of this
+    scheduler (which knows no demand then), nor within `step_in` of a step down: so a turn from up
+    to down takes at least `hold`, whatever the load. The last node goes after `idle` + `grace`
+    without work, where the minimum is 0; the first arrival starts one.
     """
 
     queue: int = 5
@@ -111,7 +112,7 @@ class Law:
         return wanted, why
 
     def _down(self, view: ScaleView, current: int, now: Instant) -> ScalePlan | None:
-        if view.waiting or now - view.last_out_at < self.hold:
+        if view.waiting or min(view.watched, now - view.last_out_at) < self.hold:
             return None
         if now - view.last_in_at < self.step_in:
             return None

@@ -36,7 +36,7 @@ def test_turn_from_up_to_down_takes_five_minutes(
             erlangs = demand.look(now)
             view = ScaleView(
                 "m", waiting, 4 * SECOND if waiting else 0, nodes, len(starting), rate, nodes * 4,
-                least, 20, last_out, last_in, NEVER, erlangs, demand.peak(), 4,
+                least, 20, last_out, last_in, NEVER, erlangs, demand.peak(), now, 4,
                 waiting * SECOND, 0, cold * SECOND, spare,
             )  # fmt: skip
             plan = law.plan(view, now)

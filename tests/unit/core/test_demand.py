@@ -100,6 +100,7 @@ def test_law_follows_the_demand_that_it_sees() -> None:
     for _ in range(240):
         w.submit()
         w.advance(0.25)
+        w.step(*[agent.beat() for agent in w.agents.values()])
         done = w.now - 2 * SECOND
         for agent in list(w.agents.values()):
             for held in list(agent.held.values()):

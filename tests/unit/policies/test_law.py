@@ -19,7 +19,7 @@ def pool(**fields: object) -> ScaleView:
         "pool": "m", "waiting": 0, "oldest_wait": 0, "ready": 5, "starting": 0, "running": 20,
         "slots": 40, "min_nodes": 0, "max_nodes": 50, "last_out_at": -NEVER, "last_in_at": -NEVER,
         "idle_since": NEVER, "erlangs": 20.0, "peak_erlangs": 20.0, "slots_per_node": 8,
-        "cold_start": 30 * SECOND, **fields,
+        "cold_start": 30 * SECOND, "watched": NOW, **fields,
     }  # fmt: skip
     return ScaleView(**fields)  # type: ignore[arg-type]
 
@@ -95,6 +95,7 @@ def test_up(fields: dict[str, object], nodes: int | None) -> None:
         # The highest need of five minutes counts, not the present one.
         ({"erlangs": 5.0, "peak_erlangs": 30.0}, None),
         ({"waiting": 1}, None),
+        ({"watched": 299 * SECOND}, None),
         ({"last_out_at": NOW - 300 * SECOND + 1}, None),
         ({"last_out_at": NOW - 300 * SECOND}, 4),
         ({"last_in_at": NOW - 60 * SECOND + 1}, None),
