@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from batchyard.v1 import scheduler_service_pb2, types_pb2
 from scheduler_service.clock import Clock
@@ -57,6 +57,11 @@ class Caller(Protocol):
         """The end: a serialised InferenceResult. Nothing follows."""
 
 
+# Most requests wait without labels and without output: these stand for all of them.
+_NO_LABELS: Final[Mapping[str, str]] = {}
+_NOTHING: Final[Mapping[tuple[int, int], Delivered]] = {}
+
+
 class Entry:
     """One request at the edge."""
 
@@ -87,7 +92,7 @@ class Entry:
         self.request = request
         self.request_bytes = request_bytes
         self.callers: list[Caller] = []
-        self.labels: dict[str, str] = {}
+        self.labels = _NO_LABELS
         self.traceparent = ""
         self.tracestate = ""
         self.trace_id = ""
@@ -100,10 +105,10 @@ class Entry:
         self.detach_timer: asyncio.TimerHandle | None = None
         self.first_output_at: Instant = 0
         self.deltas = 0
-        self.extras: list[types_pb2.DeltaExtra] = []
+        self.extras: Sequence[types_pb2.DeltaExtra] = ()
         self._clock = clock
         self._announced: Attempt | None = None
-        self._delivered: dict[tuple[int, int], Delivered] = {}  # by choice and channel
+        self._delivered: Mapping[tuple[int, int], Delivered] = _NOTHING  # by choice and channel
 
     def accept(self, command: AcceptRequest) -> None:
         """Tell the streaming callers that it waits."""
@@ -128,8 +133,8 @@ class Entry:
             return
         if self._announced is not None and self._announced.output_id != attempt.output_id:
             restarted = True
-            self._delivered.clear()
-            self.extras.clear()
+            self._delivered = _NOTHING
+            self.extras = ()
         self._announced = attempt
         for caller in self.callers:
             if caller.streams:
@@ -163,7 +168,8 @@ class Entry:
         self.deltas += 1
         delivered = self._delivered.get((choice, channel))
         if delivered is None:
-            delivered = self._delivered[choice, channel] = Delivered()
+            delivered = Delivered()
+            self._delivered = {**self._delivered, (choice, channel): delivered}
         delivered.texts.append(text)
         if token_ids:
             delivered.ids.append((offset, token_ids))
@@ -177,7 +183,10 @@ class Entry:
         if extra.HasField("tool_call") or extra.logprobs:
             kept = types_pb2.DeltaExtra()
             kept.CopyFrom(extra)  # a part of a message would keep all of it in memory
-            self.extras.append(kept)
+            if isinstance(self.extras, list):
+                self.extras.append(kept)
+            else:
+                self.extras = [kept]
         for caller in self.callers:
             if caller.streams:
                 caller.extra(extra)
