@@ -11,7 +11,7 @@ B = TypeVar("B")
 
 
 def spread(act: Callable[[A], B], items: Iterable[A], *, alone: bool = False) -> list[B]:
-    """`act` of each item, a process per core; `alone`: in this one. `act` is a module's function."""
+    """`act`, a function of a module, of each item: a process per core, or all in this one."""
     if alone:
         return [act(item) for item in items]
     with ProcessPoolExecutor() as pool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -67,10 +66,10 @@ def find(source: str | Path) -> Path:
 def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        binary: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
+    text: Any = gzip.open if zipped else open
+    with text(path, "rt", encoding="utf-8-sig", newline="") as file:
         try:
-            yield from io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
+            yield from file
         except (UnicodeDecodeError, OSError, EOFError) as fault:
             raise TraceError(f"{path.name}: it is not a text file, gzipped or plain") from fault
 
