@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import grpc
 import pytest
@@ -175,6 +176,26 @@ async def test_wanted_features_are_granted_where_they_exist(world: World) -> Non
     (exchange,) = await second.start(prompt())
     await exchange.wait()
     assert list(second.messages[0].opened.features) == ["attach"]
+
+
+# Which test tries what GetServerInfo.features promises.
+FEATURES_TRIED = {
+    "generate": "test_client_port.py::test_answer_is_the_engines_whatever_the_way_in",
+    "generate_stream": "test_client_port.py::test_streamed_output_is_the_whole_in_order_and_dense",
+    "multiplex": "test_client_port.py::test_500_mixed_calls_on_one_stream_all_end_once",
+    "cancel": "test_client_port_endings.py::test_work_ends_with_its_caller",
+    "attach": "test_client_port_sharing.py::test_joining_with_offsets_gets_exactly_the_rest",
+    "degrade": "test_client_port_sharing.py::test_substitute_answers_where_that_was_allowed",
+    "continue": "test_client_port_sharing.py::test_output_goes_on_elsewhere_without_a_seam",
+    "restart": "test_client_port_sharing.py::test_output_starts_again_where_that_was_allowed",
+}
+
+
+def test_every_feature_is_tried_by_a_test() -> None:
+    assert set(FEATURES_TRIED) == set(FEATURES)
+    for where in FEATURES_TRIED.values():
+        file, _, name = where.partition("::")
+        assert f"def {name}(" in Path(__file__).with_name(file).read_text(encoding="utf-8")
 
 
 async def test_server_info_names_identity_features_and_limits(world: World) -> None:

@@ -1,0 +1,91 @@
+"""The models over all nodes, page by page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batchyard.v1 import scheduler_service_pb2, types_pb2
+from scheduler_service.core import CoreSettings, Scheduler
+from scheduler_service.core.events import CreditsGranted, NodeJoined, NodesHeard, SessionBroken
+from scheduler_service.core.outcomes import EngineMode
+from scheduler_service.core.types import SECOND, EngineSpec, ModelSpec, NodeSpec
+from scheduler_service.policies import build
+from scheduler_service.rpc import models
+from scheduler_service.rpc.validate import Refused
+
+
+def core_with(*nodes: NodeSpec, known: frozenset[str] = frozenset()) -> Scheduler:
+    core = Scheduler(CoreSettings(check_every=1, known_models=known), build())
+    for number, spec in enumerate(nodes, 1):
+        name = f"n{number}"
+        joined = NodeJoined(name, "boot", number, spec)
+        credit = [(engine.engine_id, 8, None) for engine in spec.engines]
+        events = [joined, NodesHeard([(name, number)]), CreditsGranted(name, number, credit)]
+        core.step(number * SECOND, events)
+    return core
+
+
+def node(*specs: ModelSpec, **fields: Any) -> NodeSpec:
+    engine = EngineSpec("e1", EngineMode.CONTINUOUS, 8, models=specs)
+    return NodeSpec((engine,), **fields)
+
+
+def listed(core: Scheduler, **fields: Any) -> scheduler_service_pb2.ListModelsResponse:
+    return models.list_page(core.state, scheduler_service_pb2.ListModelsRequest(**fields))
+
+
+def test_model_is_what_its_nodes_make_of_it() -> None:
+    core = core_with(
+        node(ModelSpec("m", context_length=8192, streaming=False, task_types=("chat",))),
+        node(ModelSpec("m", base_model="big", context_length=4096), task_types=("embedding",)),
+    )
+    (info,) = listed(core).models
+    assert (info.model, info.base_model, info.ready_nodes) == ("m", "big", 2)
+    assert info.state == types_pb2.MODEL_STATE_ACTIVE
+    assert info.context_length == 4096
+    assert info.streaming
+    assert list(info.task_types) == ["chat", "embedding"]
+
+
+def test_task_types_are_left_out_where_a_node_takes_all() -> None:
+    core = core_with(node(ModelSpec("m", task_types=("chat",))), node(ModelSpec("m")))
+    (info,) = listed(core).models
+    assert list(info.task_types) == []
+    assert not info.HasField("context_length")
+
+
+def test_states_tell_who_can_serve() -> None:
+    core = core_with(node(ModelSpec("loading", active=False)), known=frozenset({"known"}))
+    states = {info.model: (info.state, info.ready_nodes) for info in listed(core).models}
+    assert states == {
+        "loading": (types_pb2.MODEL_STATE_LOADING, 0),
+        "known": (types_pb2.MODEL_STATE_AVAILABLE, 0),
+    }
+    gone = core_with(node(ModelSpec("m")))
+    gone.step(9 * SECOND, [SessionBroken("n1", 1, goodbye=True)])
+    (info,) = listed(gone).models
+    assert info.ready_nodes == 0
+    assert info.state != types_pb2.MODEL_STATE_ACTIVE
+
+
+def test_pages_follow_each_other_without_gap_or_repeat() -> None:
+    core = core_with(known=frozenset(f"m{n:03}" for n in range(120)))
+    seen: list[str] = []
+    token = ""
+    while True:
+        page = listed(core, page_size=50, page_token=token)
+        seen += [info.model for info in page.models]
+        token = page.next_page_token
+        if not token:
+            break
+    assert seen == [f"m{n:03}" for n in range(120)]
+    assert len(listed(core).models) == models.DEFAULT_PAGE
+    assert len(listed(core, page_size=10_000).models) == 120
+
+
+def test_negative_page_is_refused() -> None:
+    with pytest.raises(Refused) as caught:
+        listed(core_with(), page_size=-1)
+    assert caught.value.error.field == "page_size"
