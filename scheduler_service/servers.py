@@ -62,12 +62,8 @@ class Servers:
         for service in services:
             key: object = service.port if service.port else service.name
             groups.setdefault(key, []).append(service)
-        try:
-            for group in groups.values():
-                self._bind(host, group, max_message_bytes)
-        except BindError:
-            await self.stop(None)
-            raise
+        for group in groups.values():
+            self._bind(host, group, max_message_bytes)
         self._names = [*_HEALTH_NAMES, *(service.name for service in services)]
         for server in self._servers:
             await server.start()
