@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +127,7 @@ class App:
             limits=self._limits(),
             on_entry=self._tracer.on_entry if self._tracer is not None else None,
             quotas=self._quotas,
+            idle_stream=config.abuse.idle_stream,
         )
 
     def _make_tracer(self) -> Tracer:
@@ -157,6 +159,7 @@ class App:
             tracer=tracer,
             version=self._version,
             join=self._guard.access.join,
+            in_flight=self._in_flight,
         )
 
     def _make_admin_port(self) -> admin.AdminPort:
@@ -206,6 +209,11 @@ class App:
             admin=f"{listen.host}:{ports[admin.SERVICE]}",
             http=f"{listen.host}:{self._http.port}",
         )
+
+    def _in_flight(self, node_id: str, epoch: int) -> Container[int]:
+        """Dispatch ids that the node holds in that session."""
+        found = self.driver.scheduler.state.nodes.get(node_id)
+        return found.in_flight if found is not None and found.epoch == epoch else ()
 
     def _why_not_ready(self) -> str:
         """Empty: it takes requests."""

@@ -62,12 +62,14 @@ class Intake:
         limits: Limits,
         on_entry: Callable[[Entry, Opening], None] | None = None,
         quotas: Quotas | None = None,
+        idle_stream: Duration = 900 * 1_000_000_000,
     ) -> None:
         self.book = book
         self.limits = limits
         self.clock = clock
         self._converter = converter
         self._on_entry = on_entry  # the tracer decides here whether the request is sampled
+        self.idle_stream = idle_stream  # of a Multiplex stream without calls, until it is ended
         self._quotas = quotas  # None: no tenant has any
         self._rid = 0
 

@@ -101,19 +101,34 @@ class MultiplexStream:
         self._intake = intake
         self._book = intake.book
         self._done = False  # the client sends no more calls
+        self._active = True  # a message has come since the alarm was set
+        self._alarm: asyncio.TimerHandle | None = None
 
     async def serve(self, requests: AsyncIterator[bytes], context: Context) -> None:
         """Read and write until the client is done and answered, or gone."""
         reader = asyncio.create_task(self._read(requests, context), name="multiplex reader")
+        self._watch_idle()
         try:
             await self.writer.run(context.write)
             await reader
         except Refused as refused:
             await status.abort_with(context, refused.error)
         finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
             self._leave_all()  # before anything is awaited: a second cancel may come
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
+
+    def _watch_idle(self) -> None:
+        """End the stream when two alarms in a row find no call and no new message."""
+        if not self._active and not self.calls:
+            self.writer.going_away()
+            self.writer.close()
+            return
+        self._active = False
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.call_later(self._intake.idle_stream / 1e9, self._watch_idle)
 
     def go_away(self) -> None:
         """Ask the client to open a new stream for new calls."""
@@ -125,6 +140,7 @@ class MultiplexStream:
         opened = False
         try:
             async for data in requests:
+                self._active = True
                 message = parse(wire_pb2.PackedMultiplexRequest, data)
                 if message.HasField("open") is opened:
                     raise Refused("`open` comes in the first message, and only there", field="open")

@@ -26,6 +26,7 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.relay import Relay
 from scheduler_service.rpc import status
 from scheduler_service.rpc.convert_node import SessionRefused, violation
+from scheduler_service.rpc.node_conduct import InFlight
 from scheduler_service.rpc.node_reader import NodeReader
 from scheduler_service.rpc.node_settings import Identity, NodePortSettings
 from scheduler_service.rpc.node_writer import AgentSession
@@ -59,9 +60,21 @@ class NodePort:
         tracer: Tracer,
         version: str,
         join: Callable[[Principal, str], str] | None = None,
+        in_flight: InFlight | None = None,
     ) -> None:
-        """`join`: says under which id an agent with that credential is known, or raises
-        JoinRefused; None: under the one it gives.
+        """
+        Args:
+            driver_post: takes events to the core.
+            relay: the core's.
+            sessions: shared with the effects.
+            settings: times and sizes.
+            identity: of this scheduler.
+            clock: the process's.
+            tracer: of spans.
+            version: told to agents.
+            join: says under which id an agent with that credential is known, or raises
+                JoinRefused; None: under the one it gives.
+            in_flight: what a node holds in a session; None: ids of items are not judged.
         """
         self.post = driver_post
         self.relay = relay
@@ -73,6 +86,7 @@ class NodePort:
         self.version = version
         self.turned_away = 0  # sessions that were refused, or ended for a broken rule
         self._join = join
+        self.in_flight = in_flight
         self.faults = 0  # exceptions caught: of sinks, and of our own
         self._told: set[str] = set()
         self._streams: dict[_Stream, asyncio.Task[Any]] = {}

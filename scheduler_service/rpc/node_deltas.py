@@ -25,11 +25,20 @@ _COLUMNS: Final = ("texts", "token_counts", "token_id_counts", "choice_indexes",
 
 
 class DeltaGate:
-    """Lets one session's deltas through. `on_fault` hears of exceptions of sinks."""
+    """Lets one session's deltas through.
 
-    def __init__(self, epoch: int, on_fault: Callable[[str, Exception], None]) -> None:
+    `on_fault` hears of exceptions of sinks, `on_foreign` of ids that are not live here.
+    """
+
+    def __init__(
+        self,
+        epoch: int,
+        on_fault: Callable[[str, Exception], None],
+        on_foreign: Callable[[int], None] | None = None,
+    ) -> None:
         self._epoch = epoch
         self._on_fault = on_fault
+        self._on_foreign = on_foreign
         self._counts_ids: dict[int, bool] = {}  # by dispatch id: asked for ids without text
 
     def forget(self, dispatch_id: int) -> None:
@@ -101,6 +110,8 @@ class DeltaGate:
         lane = relay.lanes.get(dispatch_id)
         if lane is None or lane.attempt.engine.node.epoch != self._epoch:
             relay.stale += 1
+            if self._on_foreign is not None:
+                self._on_foreign(dispatch_id)
             return None
         return lane
 

@@ -32,6 +32,7 @@ from scheduler_service.core.relay import Relay
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Instant
 from scheduler_service.rpc import convert_node
 from scheduler_service.rpc.convert_node import SessionRefused, violation
+from scheduler_service.rpc.node_conduct import Conduct, InFlight
 from scheduler_service.rpc.node_deltas import DeltaGate
 from scheduler_service.rpc.node_settings import Identity
 from scheduler_service.rpc.node_writer import AgentSession
@@ -53,6 +54,7 @@ class Surroundings(Protocol):
     identity: Identity
     post: Callable[[Event], None]
     relay: Callable[[], Relay]
+    in_flight: InFlight | None
 
     def admit(self, node_id: str) -> str:
         """The id under which this agent is known."""
@@ -71,6 +73,7 @@ class NodeReader:
         self._port = port
         self._session = session
         self._gate = DeltaGate(0, port.fault)
+        self._conduct = Conduct(port.in_flight)
         self._services: convert_node.Services = {}
         self._heard_at: Instant = 0
         self._measure_at: Instant = 0
@@ -94,6 +97,7 @@ class NodeReader:
         Raises:
             SessionRefused: it breaks the protocol.
         """
+        self._conduct.message(self._port.clock.now())
         try:
             message = wire_pb2.PackedConnectRequest.FromString(data)
         except DecodeError:
@@ -141,10 +145,15 @@ class NodeReader:
         if report is not None:
             session.report = _copy(report)
             self._services = convert_node.services(session.descriptor, report)
-        self._gate = DeltaGate(session.epoch, port.fault)
+        self._gate = DeltaGate(session.epoch, port.fault, self._speaks_of)
         self._heard_at = port.clock.now()
         port.register(session)
         port.post(NodeJoined(session.node_id, session.boot_id, session.epoch, spec, running))
+
+    def _speaks_of(self, dispatch_id: int, field: str = "deltas.ids") -> None:
+        """An item that may not be its own."""
+        session = self._session
+        self._conduct.speaks_of(session.node_id, session.epoch, dispatch_id, field)
 
     def _hello_again(self, _hello: pb.Hello) -> None:
         raise violation("a hello is the first message of a stream, and only that", "hello")
@@ -172,6 +181,7 @@ class NodeReader:
         items = [convert_node.item_end(result) for result in results]
         for item in items:
             self._gate.forget(item.dispatch_id)
+            self._speaks_of(item.dispatch_id, "results.dispatch_id")
         self._port.post(ItemsFinished(self._session.node_id, self._session.epoch, items))
 
     def _credits(self, totals: Any) -> None:

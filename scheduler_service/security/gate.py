@@ -30,6 +30,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _SCHEME: Final = "bearer "
 _NAMES: Final = "x509_subject_alternative_name"
 _PEM: Final = "x509_pem_cert"
+_BRIEF: Final = "/grpc.reflection."  # streams that nobody needs for long
 
 UNKNOWN: Final = (
     Reason.UNAUTHENTICATED,
@@ -39,6 +40,7 @@ UNKNOWN: Final = (
     ),
 )
 NO_RULE: Final = (Reason.PERMISSION_DENIED, "nobody may call this method: it has no rule")
+TOO_LONG: Final = (Reason.DEADLINE_EXCEEDED, "this stream was open for too long")
 ENDED: Final = (Reason.UNAUTHENTICATED, "the credential of this call was revoked or has expired")
 
 
@@ -71,29 +73,33 @@ class Gate(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
         """The method's own handler behind the check, or one that refuses."""
-        method: Any = handler_call_details.method
+        named: Any = handler_call_details.method
+        method: str = named if isinstance(named, str) else named.decode()
         found = await continuation(handler_call_details)
         if found is None:
             return None  # UNIMPLEMENTED: this port has no such method
-        rule = RPCS.get(method if isinstance(method, str) else method.decode())
+        rule = RPCS.get(method)
         if rule is None:
             log.error("method %s has no rule and is refused to all", method)
             return self._refusing(NO_RULE)
         if self._access is None or not self._tokens:
-            return self._wrapped(found, rule, LOCAL)
+            return self._wrapped(method, found, rule, LOCAL)
         token, given = _bearer(handler_call_details.invocation_metadata)
         if not given:
-            return self._wrapped(found, rule, None)
+            return self._wrapped(method, found, rule, None)
         principal = self._access.by_token(token)
         if principal is None:
             return self._refusing(UNKNOWN)
         # An agent's certificate wins over a token, so that is settled when the method is called.
-        return self._wrapped(found, rule, principal)
+        return self._wrapped(method, found, rule, principal)
 
-    def _wrapped(self, found: Handler, rule: Rule, principal: Principal | None) -> Handler:
+    def _wrapped(
+        self, method: str, found: Handler, rule: Rule, principal: Principal | None
+    ) -> Handler:
         behavior: Any = (
             found.stream_stream or found.unary_stream or found.stream_unary or found.unary_unary
         )
+        brief = method.startswith(_BRIEF)
         alarm: asyncio.TimerHandle | None = None
         task = asyncio.current_task()
         if not found.request_streaming and task is not None:
@@ -105,7 +111,13 @@ class Gate(grpc.aio.ServerInterceptor):
                 alarm.cancel()
             caller = await self._admit(rule, principal, context)
             become(caller)
-            return await self._run(caller, behavior, request, context)
+            if not brief:
+                return await self._run(caller, behavior, request, context)
+            try:
+                async with asyncio.timeout(self._idle_stream_s):
+                    return await self._run(caller, behavior, request, context)
+            except TimeoutError:
+                await self._refuse(context, TOO_LONG)
 
         kind: Any = _MAKE[found.request_streaming, found.response_streaming]
         handler: Handler = kind(checked, found.request_deserializer, found.response_serializer)

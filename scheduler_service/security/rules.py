@@ -79,7 +79,7 @@ RPCS: Final[dict[str, Rule]] = {
         SetLogLevel=ADMIN,
     ),
     # Probes of orchestrators have no credentials; what they learn is one word.
-    **_of("grpc.health.v1.Health", Check=OPEN, Watch=KNOWN, List=KNOWN),
+    **_of("grpc.health.v1.Health", Check=OPEN, Watch=KNOWN),
     **_of("grpc.reflection.v1alpha.ServerReflection", ServerReflectionInfo=KNOWN),
 }
 

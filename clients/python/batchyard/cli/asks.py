@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from batchyard.cli import credentials
 from batchyard.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def ask(settings: Settings, work: Callable[[AsyncClient], Awaitable[Answer]]) ->
         from batchyard import AsyncClient
 
         # One request per process: an RPC of its own needs no hand-shake of a shared stream.
-        async with AsyncClient(address, api_key=_api_key(), transport="unary") as client:
+        key, tls = credentials.api_key(), credentials.tls()
+        async with AsyncClient(address, api_key=key, tls=tls, transport="unary") as client:
             return await work(client)
 
     return _run(connected, address)
@@ -39,7 +40,8 @@ def ask_admin(settings: Settings, work: Callable[[AsyncAdmin], Awaitable[Answer]
     async def connected() -> Answer:
         from batchyard import AsyncAdmin
 
-        async with AsyncAdmin(address, api_key=_api_key()) as admin:
+        key, tls = credentials.api_key(), credentials.tls()
+        async with AsyncAdmin(address, api_key=key, tls=tls) as admin:
             return await work(admin)
 
     return _run(connected, address)
@@ -62,11 +64,11 @@ async def get_request(address: str, request_id: str) -> GetRequestResponse:
     from batchyard.rpc import call_unary
     from batchyard.v1 import AdminServiceStub, GetRequestRequest
 
-    async with open_channel(address, None) as channel:
+    async with open_channel(address, credentials.tls()) as channel:
         method = AdminServiceStub(channel).GetRequest  # type: ignore[no-untyped-call]
         request = GetRequestRequest(request_id=request_id)
         response: GetRequestResponse = await call_unary(
-            method, request, metadata_of(_api_key()), address
+            method, request, metadata_of(credentials.api_key()), address
         )
         return response
 
@@ -83,7 +85,3 @@ def _run(work: Callable[[], Awaitable[Answer]], address: str) -> Answer:
         return asyncio.run(awaited())
     except errors.BatchyardError as error:
         raise cli_error(error, address=address) from error
-
-
-def _api_key() -> str | None:
-    return os.environ.get("BATCHYARD_API_KEY")
