@@ -39,6 +39,7 @@ HOUR: Final = 60 * MINUTE
 Port = Annotated[int, Field(strict=True, ge=0, le=65535)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 PositiveCount = Annotated[int, Field(strict=True, ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Flag = Annotated[bool, Field(strict=True)]
 # As the protocol has it: 1..256 characters; spaces at the ends would make two names look alike.
 ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^\S(.*\S)?$")]
@@ -130,6 +131,19 @@ class HealthSection(Section):
     """How long a lost node is still shown."""
     refused_pause: DurationNs = 100 * MILLISECOND
     """How long an engine that refused work is left alone."""
+    eject_base: PositiveDurationNs = 30 * SECOND
+    """An outlier gets no new work for this long, times the number of its ejections."""
+    eject_max: PositiveDurationNs = 5 * MINUTE
+    """The longest that it is out."""
+    eject_share: Share = 0.1
+    """Of a pool's nodes so many may be out as outliers at once; one always may."""
+    keep_share: Share = 0.5
+    """No outlier is taken out if less than this share of the pool would be left."""
+    warm_up: DurationNs = 30 * SECOND
+    """Time in which a node that was out goes from a quarter of its slots to all of them."""
+    warm_up_new: DurationNs = 0
+    """Likewise for a node that joins a pool which has others. 0: it has all of its slots at once;
+    requests wait at the scheduler, so a new node is not flooded with a backlog."""
 
 
 class FailoverSection(Section):
@@ -175,6 +189,8 @@ class PoliciesSection(Section):
     """Is a failed attempt tried again, and when? Its times are in the section `failover`."""
     autoscale: Choice = PolicyChoice(name=policies.DEFAULTS["autoscale"])
     """How many nodes should a pool have? Its thresholds are in the section `autoscale`."""
+    health: Choice = PolicyChoice(name=policies.DEFAULTS["health"])
+    """Is a node an outlier? What follows is in the section `health`."""
 
 
 class TaskTypeSection(Section):
@@ -331,6 +347,12 @@ class SchedulerConfig(Section):
                 ping_timeout=health.ping_timeout,
                 lost_memory=health.lost_memory,
                 refused_pause=health.refused_pause,
+                eject_base=health.eject_base,
+                eject_max=health.eject_max,
+                eject_share=health.eject_share,
+                keep_share=health.keep_share,
+                warm_up=health.warm_up,
+                warm_up_new=health.warm_up_new,
             ),
             failover=FailoverSettings(**self.failover.values()),
             autoscale=self._autoscale_settings(),

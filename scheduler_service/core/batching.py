@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scheduler_service.core.interfaces import BatchView, WaitUntil
+from scheduler_service.core.placement import room_of
 from scheduler_service.core.queues import Walk
 from scheduler_service.core.state import Pool, State
 from scheduler_service.core.types import NEVER, Batch, BatchRules, Engine, Request, Traits
@@ -25,7 +26,7 @@ def new_batch(state: State, engine: Engine, model: str, why: str, *, atomic: boo
 
 def form(state: State, pool: Pool, engine: Engine) -> Batch | WaitUntil:
     """Send a batch of the pool to `engine` now, or wait until when for more to join?"""
-    inputs_max = min(engine.max_batch, engine.free_inputs())
+    inputs_max = min(engine.max_batch, room_of(state, engine))
     full = len(pool.queue) >= inputs_max
     waiting = [] if full else list(pool.queue)
     estimate = engine.service.get(pool.model) or pool.estimate
@@ -50,7 +51,7 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
     """
     engine = batch.engine
     rules = engine.spec.rules
-    room = min(engine.max_batch, engine.free_inputs())
+    room = min(engine.max_batch, room_of(state, engine))
     first: Request | None = None
     shortest = longest = 0
     looks = MAX_LOOKS * room
@@ -77,6 +78,8 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
             shortest, longest = low, high
             room -= inputs
             yield request
+            if engine.node.trust.on_probation:
+                return
         elif walk.floor:
             batch.close_reason = "floor"
             return

@@ -8,7 +8,7 @@ that share an engine share its slots by priority.
 
 from __future__ import annotations
 
-from scheduler_service.core import batching, ledger, placement, records, requests
+from scheduler_service.core import batching, health, ledger, placement, records, requests
 from scheduler_service.core.commands import DispatchBatch
 from scheduler_service.core.interfaces import WaitUntil
 from scheduler_service.core.outcomes import EngineMode, RequestState
@@ -55,6 +55,8 @@ def _dispatch(
 ) -> bool:
     """Dispatch from one pool; whether it stopped with more that may go now."""
     engines = placement.Placement(state, pool)
+    if not engines.usable and health.relent(state, pool):
+        engines = placement.Placement(state, pool)
     if not engines.usable:
         if not pool.live:
             requests.note_no_node(state, pool)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler_service.core import ledger, records, requests
+from scheduler_service.core import health, ledger, records, requests
 from scheduler_service.core.commands import AcknowledgeResults, StartOutput
 from scheduler_service.core.events import ItemEnd, ItemsFinished, ItemsRunning, OutputsBegun
 from scheduler_service.core.interfaces import GiveUp
@@ -142,6 +142,7 @@ def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None
         node.failed += 1
         ledger.end(state, attempt, AttemptState.FAILED, reason, item.message)
         retry(state, attempt)
+        health.failed(state, node)
 
 
 def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
@@ -152,6 +153,7 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     service[model].learn(took, item.output_tokens)
     state.pools[model].estimate.learn(took, item.output_tokens)
     node.finished += 1
+    health.succeeded(state, node)
     state.totals.input_tokens += item.input_tokens
     state.totals.output_tokens += item.output_tokens
     requests.answered_by(state, attempt)

@@ -168,6 +168,24 @@ class Failover(Protocol):
 
 
 @dataclass(slots=True)
+class OutlierView:
+    """How a node's attempts ended: asked after each failure, and when ten seconds are over."""
+
+    errors_in_row: int  # 0 when ten seconds are over
+    succeeded: int  # in the ten seconds; 0 after a failure
+    failed: int
+    pool: Sequence[tuple[int, int]]  # succeeded and failed of all its nodes, this one included
+
+
+class Health(Protocol):
+    """Is this node an outlier? The core keeps enough nodes whatever the answer."""
+
+    def why_eject(self, view: OutlierView) -> str:
+        """What is wrong with it, for people; empty: nothing."""
+        ...
+
+
+@dataclass(slots=True)
 class ScaleView:
     """A pool as the autoscaler sees it."""
 
@@ -222,3 +240,4 @@ class PolicySet:
     degrade: Degrade
     failover: Failover
     autoscale: Autoscale
+    health: Health

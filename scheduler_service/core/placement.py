@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from scheduler_service.core import health
 from scheduler_service.core.outcomes import EngineMode, NodeAvailability, NodeHealth
 from scheduler_service.core.state import Pool, State, accepts_work
 from scheduler_service.core.types import NEVER, Duration, Engine, Request
@@ -131,13 +132,21 @@ class Placement:
 
 def room_of(state: State, engine: Engine) -> int:
     """Inputs that may be sent to it now; 0 while it is left alone or runs all batches it can."""
+    node = engine.node
     if engine.blocked_until > state.now:
+        return 0
+    if node.trust.on_probation and health.tried_enough(node):
         return 0
     if engine.open_batches and engine.spec.mode is EngineMode.STATIC:
         lanes = max(1, (engine.spec.slots + engine.spec.look_ahead) // engine.max_batch)
         if len(engine.open_batches) >= lanes:
             return 0
-    return max(0, engine.free_inputs())
+    room = engine.free_inputs()
+    if node.trust.warm_until > state.now:
+        spec = engine.spec
+        warm = health.slots_of(state, node, spec.slots)
+        room = min(room, warm + spec.look_ahead - engine.in_flight_inputs)
+    return max(0, room)
 
 
 def fits_somewhere(state: State, request: Request) -> bool:

@@ -21,6 +21,7 @@ NODE_JOINED: Final = "node_joined"
 NODE_SUSPECT: Final = "node_suspect"
 NODE_LOST: Final = "node_lost"
 NODE_RECOVERED: Final = "node_recovered"
+NODE_EJECTED: Final = "node_ejected"
 NODE_REFUSED: Final = "node_refused"
 NODE_CORDONED: Final = "node_cordoned"
 NODE_UNCORDONED: Final = "node_uncordoned"
@@ -54,6 +55,7 @@ PUBLIC: Final = frozenset(
         NODE_SUSPECT,
         NODE_LOST,
         NODE_RECOVERED,
+        NODE_EJECTED,
         NODE_REFUSED,
         NODE_CORDONED,
         NODE_UNCORDONED,

@@ -14,6 +14,7 @@ from scheduler_service.core import (
     drains,
     events,
     failover,
+    health,
     invariants,
     reports,
     requests,
@@ -61,6 +62,9 @@ _TIMERS: Final[dict[str, Callable[[State, str], None]]] = {
     "ping": sessions.on_ping_timeout,
     "forget": sessions.on_forget,
     "drain": drains.on_drain_over,
+    "outliers": health.on_window_over,
+    "eject": health.on_time_over,
+    "warm": health.on_warmer,
     "batch": dispatch.on_batch_due,
 }
 

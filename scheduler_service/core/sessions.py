@@ -18,7 +18,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler_service.core import drains, failover, ledger, records, requests, scaling
+from scheduler_service.core import (
+    drains,
+    failover,
+    health,
+    ledger,
+    records,
+    requests,
+    scaling,
+)
 from scheduler_service.core.commands import CloseSession, PingNode, WelcomeNode
 from scheduler_service.core.events import (
     CreditsGranted,
@@ -109,6 +117,8 @@ def _admit(state: State, event: NodeJoined) -> None:
     node = Node(event.node_id, event.boot_id, event.epoch, event.spec, state.now, state.now)
     if old is not None:
         node.finished, node.failed = old.finished, old.failed
+        node.trust = health.inherit(old, event.boot_id)
+        move_health(node, health.restored(state, node))
         if old.availability is NodeAvailability.CORDONED or (
             old.boot_id == node.boot_id and old.availability is not NodeAvailability.ACTIVE
         ):
@@ -140,6 +150,15 @@ def _admit(state: State, event: NodeJoined) -> None:
     state.rebuild_pools()
     if old is None:
         scaling.on_node_joined(state, node)
+    if old is None or old.boot_id != node.boot_id:
+        _warm_up(state, node)
+
+
+def _warm_up(state: State, node: Node) -> None:
+    """A new process gets its slots little by little where others can work meanwhile."""
+    models = dict.fromkeys(m for e in node.engines.values() for m in e.models)
+    if any(len(health.nodes_of(state.pools[m])) > 1 for m in models):
+        health.warm_up(state, node, state.settings.health.warm_up_new)
 
 
 def _take_over(state: State, old: Node, node: Node, held: set[int]) -> list[int]:
@@ -242,7 +261,7 @@ def on_heard(state: State, event: NodesHeard) -> None:
 
 def _recover(state: State, node: Node) -> None:
     state.timers.cancel(("lost", node.node_id))
-    move_health(node, NodeHealth.STARTING)
+    move_health(node, health.restored(state, node))
     set_serving_health(node)
     node.state_reason = ""
     state.record(records.NODE_RECOVERED, node_id=node.node_id)

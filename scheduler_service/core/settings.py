@@ -26,6 +26,12 @@ class HealthSettings:
     ping_timeout: Duration = 1 * SECOND  # for the holder of an id that a newcomer claims
     lost_memory: Duration = 600 * SECOND  # how long a lost node is still shown
     refused_pause: Duration = 100 * MILLISECOND  # an engine that refused work is left alone
+    eject_base: Duration = 30 * SECOND  # an outlier is out for this long, times its ejections
+    eject_max: Duration = 300 * SECOND
+    eject_share: float = 0.1  # of a pool's nodes that may be out; one always may
+    keep_share: float = 0.5  # none goes if less than this would be left
+    warm_up: Duration = 30 * SECOND  # from a quarter of the slots to all, after a probation
+    warm_up_new: Duration = 0  # likewise for nodes that join a pool which has others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

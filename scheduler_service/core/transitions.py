@@ -3,8 +3,9 @@
 Theory of operation. A request moves forward to FINISHED and back to QUEUED only when an attempt
 ended without an answer, or may have (its session broke before anything was delivered). An attempt
 ends once. A node's health goes HEALTHY -> SUSPECT -> LOST and never back from LOST: a node that
-returns is a new session with books of its own. Availability is what operators want, independent of
-health. `docs/lifecycles.md` is drawn from these tables by `scripts/draw_transitions.py`.
+returns is a new session with books of its own, but trusted no more than before: STARTING ->
+EJECTED or PROBATION is a new stream of the same process. Availability is what operators want,
+independent of health. `docs/lifecycles.md` is drawn from these tables by `scripts/draw_transitions.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ATTEMPT: Final[dict[A, frozenset[A]]] = {
 }
 
 HEALTH: Final[dict[H, frozenset[H]]] = {
-    H.STARTING: frozenset({H.HEALTHY, H.SUSPECT, H.LOST}),
+    H.STARTING: frozenset({H.HEALTHY, H.SUSPECT, H.EJECTED, H.PROBATION, H.LOST}),
     H.HEALTHY: frozenset({H.STARTING, H.SUSPECT, H.EJECTED, H.LOST}),
     H.SUSPECT: frozenset({H.HEALTHY, H.STARTING, H.PROBATION, H.EJECTED, H.LOST}),
     H.PROBATION: frozenset({H.HEALTHY, H.SUSPECT, H.EJECTED, H.STARTING, H.LOST}),

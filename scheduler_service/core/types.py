@@ -308,6 +308,24 @@ class Drain:
     lost: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Trust:
+    """How a node's attempts ended lately, and what followed from it (`health.py`)."""
+
+    errors_in_row: int = 0
+    window: int = -1  # the ten seconds that the next two count
+    succeeded: int = 0
+    failed: int = 0
+    ejections: int = 0  # halved for every five minutes that went well
+    ejected_at: Instant = -NEVER  # the last time
+    ejected_until: Instant = 0  # 0: it is not out
+    on_probation: bool = False
+    probation_since: Instant = 0
+    proven: int = 0  # successes on probation
+    warm_from: Instant = 0
+    warm_until: Instant = 0  # it has less than all of its slots before
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """The core's books about one node."""
@@ -329,6 +347,7 @@ class Node:
     drain: Drain | None = None
     state_reason: str = ""
     lost_at: Instant = 0
+    trust: Trust = field(default_factory=Trust)
 
     @property
     def incarnation(self) -> str:

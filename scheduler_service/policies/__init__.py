@@ -17,6 +17,7 @@ from scheduler_service.policies import (
     degrade,
     failover,
     filters,
+    health,
     ordering,
     pickers,
     scorers,
@@ -40,6 +41,7 @@ AUTOSCALE: Final = {
     "law": autoscale.Law,
     "fixed": autoscale.Fixed,
 }
+HEALTH: Final = {"outlier": health.Outlier, "trusting": health.Trusting}
 
 REGISTRY: Final[dict[str, Mapping[str, Callable[..., Any]]]] = {
     "order": ORDERING,
@@ -51,6 +53,7 @@ REGISTRY: Final[dict[str, Mapping[str, Callable[..., Any]]]] = {
     "degrade": DEGRADE,
     "failover": FAILOVER,
     "autoscale": AUTOSCALE,
+    "health": HEALTH,
 }
 
 DEFAULTS: Final = {
@@ -62,6 +65,7 @@ DEFAULTS: Final = {
     "degrade": "first_feasible",
     "failover": "backoff",
     "autoscale": "threshold",
+    "health": "outlier",
 }
 
 
@@ -97,4 +101,5 @@ def build(
         degrade=one("degrade"),
         failover=one("failover"),
         autoscale=one("autoscale"),
+        health=one("health"),
     )

@@ -40,6 +40,7 @@ _TEXT: Final[dict[str, str]] = {
     records.NODE_SUSPECT: "node {node_id} is suspect: {reason}",
     records.NODE_LOST: "node {node_id} is lost: {reason}; {in_flight} in flight there",
     records.NODE_RECOVERED: "node {node_id} is heard again",
+    records.NODE_EJECTED: "node {node_id} gets no new work for {duration_s} s: {reason}",
     records.NODE_REFUSED: "another agent claims the id of node {node_id} and was refused",
     records.NODE_CORDONED: "node {node_id} gets no new work",
     records.NODE_UNCORDONED: "node {node_id} gets work again",

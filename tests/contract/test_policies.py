@@ -23,6 +23,7 @@ from scheduler_service.core.interfaces import (
     Candidate,
     Close,
     GiveUp,
+    OutlierView,
     PoolLoad,
     Refusal,
     RetryAt,
@@ -60,6 +61,7 @@ PROTOCOLS = {
     "degrade": interfaces.Degrade,
     "failover": interfaces.Failover,
     "autoscale": interfaces.Autoscale,
+    "health": interfaces.Health,
 }
 
 
@@ -412,3 +414,16 @@ def test_scale_plan_stays_within_its_bounds(name: str, view: ScaleView) -> None:
         assert plan.desired <= max(view.max_nodes, view.min_nodes)
     else:
         assert plan.desired >= view.min_nodes
+
+
+COUNTS = st.tuples(st.integers(0, 300), st.integers(0, 300))
+
+
+@given(names("health"), st.integers(0, 9), COUNTS, st.lists(COUNTS, max_size=9))
+def test_outlier_is_told_with_words(
+    name: str, errors: int, own: tuple[int, int], others: list[tuple[int, int]]
+) -> None:
+    view = OutlierView(errors, *own, [own, *others])
+    assert isinstance(twice("health", name, "why_eject", view), str)
+    alike = OutlierView(0, *own, [own] * 9)
+    assert make("health", name).why_eject(alike) == "", "a fault that all share is nobody's"
