@@ -69,10 +69,22 @@ def metadata_of(api_key: str | None) -> Metadata:
 
 def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
     """A channel that connects when it is first used."""
-    options = (*_OPTIONS, ("grpc.primary_user_agent", f"batchyard-python/{version()}"))
+    options: list[tuple[str, Any]] = [
+        *_OPTIONS,
+        ("grpc.primary_user_agent", f"batchyard-python/{version()}"),
+    ]
+    if _is_on_this_machine(address):
+        # `http_proxy` is set for the way out; no proxy reaches our loopback.
+        options.append(("grpc.enable_http_proxy", 0))
     if tls is None or tls is False:
         return grpc.aio.insecure_channel(address, options=options)
     return grpc.aio.secure_channel(address, _credentials(tls), options=options)
+
+
+def _is_on_this_machine(address: str) -> bool:
+    target = address.removeprefix("dns:").lstrip("/").removeprefix("ipv4:").removeprefix("ipv6:")
+    host = target.rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _credentials(tls: Tls) -> grpc.ChannelCredentials:

@@ -67,6 +67,19 @@ async def test_unimplemented_falls_back_once_for_all(scheduler: ScriptedSchedule
     assert not scheduler.streams
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "dns:///127.0.0.1"])
+async def test_a_proxy_for_the_way_out_does_not_catch_calls_on_this_machine(
+    scheduler: ScriptedScheduler, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody there
+    for name in ("no_grpc_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    port = scheduler.address.rpartition(":")[2]
+    async with AsyncClient(f"{host}:{port}", retries=0) as client:
+        assert (await client.generate("p", timeout="10s")).text == "p"
+
+
 async def test_multiplex_insists(scheduler: ScriptedScheduler) -> None:
     scheduler.refuse = MISSING
     async with AsyncClient(scheduler.address, transport="multiplex") as client:
@@ -196,5 +209,5 @@ async def test_retry_of_a_refusal(scheduler: ScriptedScheduler) -> None:
 
     scheduler.on_generate = twice
     async with AsyncClient(scheduler.address, transport="unary") as client:
-        assert (await client.generate("p")).text == "p"
+        assert (await client.generate("p", timeout="10s")).text == "p"
     assert len(scheduler.unary) == 2
