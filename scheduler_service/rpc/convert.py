@@ -87,14 +87,14 @@ class Converter:
             )
         message = parse(_InferenceRequest, data)
         fields = check(message, limits)
-        request = self._request(fields, rid, now)
+        request = self._request(fields, message.WhichOneof("input") or "", rid, now)
         request.stream = stream
         request.size_bytes = len(data)
         if rpc_deadline < request.deadline:
             request.deadline = rpc_deadline  # the earlier of the two counts
         return Parsed(request, message, fields)
 
-    def _request(self, fields: dict[str, Any], rid: int, now: Instant) -> Request:
+    def _request(self, fields: dict[str, Any], kind: str, rid: int, now: Instant) -> Request:
         get = fields.get
         task_type, defaults = self._task_types.resolve(get("task_type", ""))
         model = get("model") or defaults.model
@@ -123,7 +123,6 @@ class Converter:
             request.max_attempts = fields["failover"].max_attempts or self._max_attempts
             request.resume_mode = ResumeMode(fields["failover"].resume_mode)
         traits = request.traits = Traits()
-        kind = next(name for name in _INPUT_NUMBERS if name in fields)
         if "params" in fields and kind not in _WITHOUT_PARAMS:
             _apply_params(fields["params"], request, traits)
         if "cost_hint" in fields and fields["cost_hint"].expected_output_tokens:

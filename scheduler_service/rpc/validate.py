@@ -85,8 +85,8 @@ def check(message: inference_pb2.InferenceRequest, limits: Limits) -> dict[str, 
         checks = _CHECKS.get(name)
         if checks is not None:
             checks(value, limits)
-    if _INPUTS.isdisjoint(fields):
-        raise Refused(f"one of {', '.join(sorted(_INPUTS))} must be given", field="input")
+    if message.WhichOneof("input") is None:
+        raise Refused(f"one of {', '.join(_INPUTS)} must be given", field="input")
     return fields
 
 
@@ -317,7 +317,7 @@ def _output(output: inference_pb2.OutputOptions, _limits: Limits) -> None:
         nanoseconds(output.min_delta_interval, "output.min_delta_interval", zero=True)
 
 
-_INPUTS: Final = frozenset({"text", "chat", "tokens", "tensors", "embedding", "raw", "ref"})
+_INPUTS: Final = ("text", "chat", "tokens", "tensors", "embedding", "raw")
 _CHECKS: Final[dict[str, Callable[[Any, Limits], None]]] = {
     "request_id": _request_id,
     "model": _at_most("model", 256),
