@@ -103,9 +103,22 @@ def _refusal(state: State, request: Request) -> Refusal | None:
         if not pool.live:
             degrade(state, request, "no_capacity")
         return None
-    if refusal.reason is Reason.DEADLINE_UNREACHABLE and degrade(state, request, "deadline"):
-        return _admission(state, request)
+    if refusal.reason is Reason.DEADLINE_UNREACHABLE:
+        if degrade(state, request, "deadline"):
+            return _admission(state, request)
+        if _may_try(state, request):
+            return None
     return refusal
+
+
+def _may_try(state: State, request: Request) -> bool:
+    """Whether nothing waits or runs where it would: it takes no slot from others.
+
+    Only finished work corrects an estimate; else one slow answer would close the pool for good.
+    """
+    pool = state.pools[request.served_model]
+    load = state.load_of(pool, request)
+    return len(pool.queue) == 0 and 0 < load.parallel <= load.free_inputs
 
 
 def _admission(state: State, request: Request) -> Refusal | None:

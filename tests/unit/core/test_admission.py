@@ -95,6 +95,23 @@ def test_deadline_out_of_reach_is_refused_at_once() -> None:
     assert result.retry_after is None
 
 
+def test_one_slow_answer_does_not_close_an_idle_pool_to_short_deadlines() -> None:
+    """Only work corrects an estimate: one at a time may try where nothing runs."""
+    world = World()
+    agent = world.agent()
+    first = world.submit()
+    world.advance(8)
+    agent.finish(first)
+    tried, refused = world.submit(2, timeout=1)
+    assert world.result(refused).reason is Reason.DEADLINE_UNREACHABLE
+    for _ in range(40):
+        world.advance(0.1)
+        agent.finish(tried)
+        assert tried.outcome is Outcome.SUCCEEDED
+        tried = world.submit(timeout=1)
+    assert world.submit(timeout=1).outcome is None, "the estimate is right again"
+
+
 def test_deadline_within_reach_is_admitted() -> None:
     world = measured(2)
     assert world.submit(timeout=5).outcome is None

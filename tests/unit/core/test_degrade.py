@@ -158,6 +158,7 @@ def test_deadline_out_of_reach_is_substituted_at_admission() -> None:
     request = world.submit(model="large", degrade=("small",), timeout=2)
     assert small.running() == [request]
     assert request.degrade_reason == "deadline"
+    world.submit(model="large")
     refused = world.submit(model="large", timeout=2)
     assert world.result(refused).reason is Reason.DEADLINE_UNREACHABLE
 
