@@ -104,7 +104,7 @@ def test_one_slow_answer_does_not_close_an_idle_pool_to_short_deadlines() -> Non
     agent.finish(first)
     tried, refused = world.submit(2, timeout=1)
     assert world.result(refused).reason is Reason.DEADLINE_UNREACHABLE
-    for _ in range(40):
+    for _ in range(25):
         world.advance(0.1)
         agent.finish(tried)
         assert tried.outcome is Outcome.SUCCEEDED
