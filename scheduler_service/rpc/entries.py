@@ -69,6 +69,7 @@ class Entry:
         "_announced",
         "_clock",
         "_delivered",
+        "_other",
         "body_hash",
         "callers",
         "deltas",
@@ -109,6 +110,7 @@ class Entry:
         self._clock = clock
         self._announced: Attempt | None = None
         self._delivered: Mapping[tuple[int, int], Delivered] = _NOTHING  # by choice and channel
+        self._other: tuple[Caller, ...] = ()  # callers that hold an output of before
 
     def accept(self, command: AcceptRequest) -> None:
         """Tell the streaming callers that it waits."""
@@ -136,9 +138,10 @@ class Entry:
             self._delivered = _NOTHING
             self.extras = ()
         self._announced = attempt
+        other, self._other = self._other, ()
         for caller in self.callers:
             if caller.streams:
-                caller.started(self._started(attempt, restarted))
+                caller.started(self._started(attempt, restarted or caller in other))
 
     def _started(self, attempt: Attempt, restarted: bool) -> scheduler_service_pb2.Started:
         message = scheduler_service_pb2.Started()
@@ -209,6 +212,11 @@ class Entry:
         delivered = self._delivered.get((0, 0))
         return () if delivered is None else delivered.all_ids()
 
+    def expect(self, caller: Caller, have: scheduler_service_pb2.AttachPoint) -> None:
+        """A caller comes before any output; what it has, as of a scheduler before, is void then."""
+        if have.output_id:
+            self._other = (*self._other, caller)
+
     def attach(self, caller: Caller, have: scheduler_service_pb2.AttachPoint | None) -> None:
         """Join a request in flight; a streaming caller gets what it lacks, then the rest.
 
@@ -229,6 +237,8 @@ class Entry:
         message.attached = True
         caller.accepted(message)
         if attempt is None:
+            if have is not None:
+                self.expect(caller, have)
             return
         had_other = have is not None and have.output_id != 0 and not same
         caller.started(self._started(attempt, had_other))

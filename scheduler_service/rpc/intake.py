@@ -119,6 +119,8 @@ class Intake:
         if len(entry.tracestate) > MAX_TRACESTATE:
             entry.tracestate = ""
         entry.callers.append(caller)
+        if opening.attach is not None:
+            entry.expect(caller, opening.attach)
         try:
             if self._on_entry is not None:
                 self._on_entry(entry, opening)

@@ -246,6 +246,26 @@ async def test_joining_another_output_gets_all_of_it_as_restarted(world: World, 
 
 
 @pytest.mark.parametrize("way", STREAMS)
+async def test_output_of_a_scheduler_before_is_void_when_the_request_begins_anew(way: str) -> None:
+    """Whether its caller is the first to come back or joins while the request still waits."""
+    before = scheduler_service_pb2.AttachPoint(output_id=77, offsets=[{"offset": 3}])
+    async with running_world(known_models=frozenset({"simulated"})) as world:
+        request = prompt("[[tokens=3]]", request_id="shared")
+        exchanges = [
+            await world.begin(way, request, **fields)
+            for fields in ({"attach": before}, {"attach": before}, {})
+        ]
+        for exchange in exchanges:
+            await exchange.until(lambda exchange=exchange: exchange.answer.accepted)
+        await world.add_agent()
+        for exchange, restarted in zip(exchanges, (True, True, False), strict=True):
+            answer = await exchange.wait()
+            assert [started.restarted for started in answer.started] == [restarted]
+            assert is_seamless(whole(answer))
+        await world.settled()
+
+
+@pytest.mark.parametrize("way", STREAMS)
 @pytest.mark.parametrize("fields", [{"offset": 10_000}, {"offset": 4, "channel": 1}])
 async def test_joining_beyond_the_output_is_refused(
     world: World, way: str, fields: dict[str, int]
