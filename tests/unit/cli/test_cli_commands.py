@@ -113,6 +113,7 @@ def test_unknown_node_exits_1_and_names_the_reason(against: Any, scripted: Scrip
     done = against("nodes", "show", "n9")
     assert done.exit_code == 1
     assert "error: no node n9 (RESOURCE_NOT_FOUND)" in done.err
+    assert "next:  `batchyard nodes list`" in done.err
 
 
 def test_cordon_sends_the_reason_and_shows_the_node(against: Any, scripted: Scripted) -> None:
@@ -124,6 +125,9 @@ def test_cordon_sends_the_reason_and_shows_the_node(against: Any, scripted: Scri
         "cordoned"
     )
     assert scripted.requests("CordonNode")[0].reason == "bad fan"
+    title, row = against("nodes", "cordon", "n1", "-o", "table").out.splitlines()
+    assert title.split()[:2] == ["NODE", "STATE"]
+    assert row.split()[:2] == ["n1", "cordoned"]
     assert against("nodes", "uncordon", "n1", "-o", "json").json["state"] == "healthy"
 
 

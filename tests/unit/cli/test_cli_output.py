@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from batchyard.cli import output
 from batchyard.cli.bars import gauge, spark
 from batchyard.cli.columns import Column, duration, percent, printable, share
 from batchyard.cli.durations import format_ms
+from batchyard.cli.grid import without_middle
 from batchyard.cli.screens import report_screen, status_screen
 from batchyard.cli.settings import Settings
 from batchyard.cli.views.nodes import LIST_COLUMNS
@@ -119,10 +121,46 @@ def test_long_names_give_way_before_states_and_figures() -> None:
     message.nodes[0].node_id = "ip-10-11-12-13.eu-west-1.compute.internal-7621"
     message.nodes[0].models[0] = "llama-3.1-70b-instruct-fp8"
     shown = "\n".join(drawn(status_screen(status_document(message)), 80))
-    assert "llama-3.1…" in shown
+    assert "llama-3…" in shown
+    assert "ip-10-…-7621" in shown
     assert "healthy" in shown
     assert "SLOTS IN USE" in shown
     assert shown.count("812ms") == 2
+
+
+@pytest.mark.parametrize("screen", [status_screen, lambda d: report_screen(d, ENGLISH)])
+def test_nodes_of_one_family_stay_apart_on_80_columns(screen: Callable[..., object]) -> None:
+    message = busy_report()
+    for number, node in enumerate(message.nodes):
+        node.node_id = f"auto-12683-{number}"
+        node.models[:] = ["smollm2-135m-instruct"]
+    shown = "\n".join(drawn(screen(status_document(message)), 80))
+    starts = {line.split()[0] for line in shown.splitlines() if line.startswith("auto")}
+    assert len(starts) == len(message.nodes)
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "shown"),
+    [
+        ("auto-12683-1", 9, "auto…83-1"),
+        ("n1", 9, "n1"),
+        ("节点一二三", 7, "节…三"),
+        ("ab", 1, "ab"),
+    ],
+)
+def test_an_id_is_cut_in_its_middle(text: str, cells: int, shown: str) -> None:
+    assert without_middle(text, cells) == shown
+
+
+def test_queues_are_read_on_80_columns() -> None:
+    from batchyard.cli.views.queues import LIST_COLUMNS as QUEUES
+
+    rows = status_document(busy_report())["queues"]
+    rows[0] |= {"arrivals_per_second": 10.568404, "departures_per_second": 0.069299}
+    lines = drawn(output.table(rows, QUEUES), 80)
+    assert max(cell_len(line) for line in lines) <= 80
+    assert lines[0].split()[:3] == ["POOL", "MODEL", "PRIO"]
+    assert "10.57   0.07" in lines[1]
 
 
 def test_status_leaves_room_for_the_height_of_the_terminal() -> None:

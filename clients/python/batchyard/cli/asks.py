@@ -44,7 +44,7 @@ def ask_admin(settings: Settings, work: Callable[[AsyncAdmin], Awaitable[Answer]
         async with AsyncAdmin(address, api_key=key, tls=tls) as admin:
             return await work(admin)
 
-    return _run(connected, address)
+    return _run(connected, address, admin=True)
 
 
 async def take(items: AsyncIterator[Item], limit: int | None = None) -> list[Item]:
@@ -73,7 +73,7 @@ async def get_request(address: str, request_id: str) -> GetRequestResponse:
         return response
 
 
-def _run(work: Callable[[], Awaitable[Answer]], address: str) -> Answer:
+def _run(work: Callable[[], Awaitable[Answer]], address: str, *, admin: bool = False) -> Answer:
     from batchyard import errors
     from batchyard.cli.translate import cli_error
 
@@ -84,4 +84,4 @@ def _run(work: Callable[[], Awaitable[Answer]], address: str) -> Answer:
         # Ctrl-C cancels the work first, which cancels the request on the server.
         return asyncio.run(awaited())
     except errors.BatchyardError as error:
-        raise cli_error(error, address=address) from error
+        raise cli_error(error, address=address, admin=admin) from error

@@ -47,6 +47,11 @@ def percent(value: float | None) -> str:
     )
 
 
+def per_second(value: float | None) -> str:
+    """A rate, with decimals where it is small."""
+    return "-" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+
+
 def clock(value: str | None) -> str:
     """The time of day of an RFC 3339 time."""
     return value[11:19] if value else "-"
@@ -61,8 +66,9 @@ class Column:
     show: Callable[[Any], str] = text
     right: bool = False
     wide: bool = False  # only with `-o wide`
-    cut: bool = False  # gives way first where the terminal is narrow
-    fold: bool = False  # gives way too, by taking several lines
+    cut: bool = False  # gives way where the terminal is narrow
+    keep_end: bool = False  # cut in the middle
+    fold: bool = False  # gives way first, by taking several lines
     pick: Callable[[Document], Any] | None = None  # for people, instead of the key's value
 
     def cell(self, row: Document) -> str:
@@ -94,6 +100,11 @@ def number(key: str, title: str, *, wide: bool = False) -> Column:
 def duration(key: str, title: str, *, wide: bool = False) -> Column:
     """A column of milliseconds."""
     return Column(key, title, show=format_ms, right=True, wide=wide)
+
+
+def rate(key: str, title: str) -> Column:
+    """A column of counts per second."""
+    return Column(key, title, show=per_second, right=True)
 
 
 def share(key: str, title: str, *, wide: bool = False) -> Column:

@@ -16,8 +16,8 @@ WHOLE_WIDTH = 4_000
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+
+    from batchyard.cli.grid import Grid
 
 
 def emit_list(
@@ -45,7 +45,10 @@ def emit_list(
 
 
 def emit_one(settings: Settings, document: Document, *, id_key: str) -> None:
-    """Write one thing: a block of `key: value` lines for people, the document for programs."""
+    """Write one thing: for programs the document, for people a block of `key  value` lines.
+
+    What is unknown or empty is left out of the block, but with `-o wide`.
+    """
     form = settings.format()
     if form in ("json", "yaml"):
         emit_document(form, document)
@@ -54,8 +57,9 @@ def emit_one(settings: Settings, document: Document, *, id_key: str) -> None:
     elif form == "tsv":
         write_lines(f"{key}\t{cell}" for key, cell in _flat(document))
     else:
-        width = max(len(key) for key, _ in _flat(document))
-        write_lines(f"{key:<{width}}  {cell}" for key, cell in _flat(document))
+        shown = [pair for pair in _flat(document) if pair[1] != "-" or form == "wide"]
+        width = max(len(key) for key, _ in shown)
+        write_lines(f"{key:<{width}}  {cell}" for key, cell in shown)
 
 
 def emit_document(form: str, document: Any) -> None:
@@ -80,31 +84,11 @@ def tsv_lines(rows: Iterable[Document], columns: Sequence[Column]) -> Iterable[s
         yield "\t".join(column.raw(row) for column in columns)
 
 
-def table(rows: Iterable[Document], columns: Sequence[Column], *, wide: bool = False) -> Table:
+def table(rows: Iterable[Document], columns: Sequence[Column], *, wide: bool = False) -> Grid:
     """The rows as a table for people."""
-    from rich.table import Table
-    from rich.text import Text
+    from batchyard.cli.grid import Grid
 
-    shown = [column for column in columns if wide or not column.wide]
-    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in shown:
-        grid.add_column(
-            Text(column.title, no_wrap=True),
-            justify="right" if column.right else "left",
-            no_wrap=wide or not (column.cut or column.fold),
-        )
-    for row in rows:
-        # Cells are Text, never markup: a model may be called "[red]".
-        grid.add_row(*(_cell(column, row) for column in shown))
-    return grid
-
-
-def _cell(column: Column, row: Document) -> Text:
-    from rich.text import Text
-
-    if column.fold:
-        return Text(column.cell(row), overflow="fold")
-    return Text(column.cell(row), no_wrap=True, overflow="ellipsis")
+    return Grid(rows, columns, wide=wide)
 
 
 def console(*, whole: bool = False) -> Console:

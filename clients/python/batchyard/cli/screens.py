@@ -27,7 +27,7 @@ MAIN_TOTALS = (
 _EVENT_FIELDS_SHOWN_ELSEWHERE = {"event", "time", "event_id", "message", "items", "trace_id"}
 
 STATUS_NODE_COLUMNS = (
-    Column("node_id", "NODE", cut=True),
+    Column("node_id", "NODE", cut=True, keep_end=True),
     Column("state", "STATE"),
     Column("model_name", "MODEL", cut=True),
     Column("in_use", "SLOTS IN USE"),

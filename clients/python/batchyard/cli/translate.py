@@ -26,16 +26,22 @@ _NEXT_STEPS = {
     "UNAUTHENTICATED": "set the key that the operator gave you in BATCHYARD_API_KEY",
     "UNSUPPORTED_FEATURE": "update the scheduler, or use a client of its version",
 }
+_WHERE = {
+    False: "it is with --address HOST:PORT (or BATCHYARD_ADDRESS)",
+    True: "its admin port is with --admin-address HOST:PORT (or BATCHYARD_ADMIN_ADDRESS; else it "
+    "is two above the port of --address)",
+}
+# Of RESOURCE_NOT_FOUND: what lists the resources of a kind.
+_LISTS = {"node": "batchyard nodes list", "request": "batchyard requests list"}
 
 
-def cli_error(error: errors.BatchyardError, *, address: str) -> CliError:
-    """What to print for `error`, of a call to the scheduler at `address`."""
+def cli_error(error: errors.BatchyardError, *, address: str, admin: bool = False) -> CliError:
+    """What to print for `error`, of a call to `address`: the admin port, or that for clients."""
     if isinstance(error, errors.Unavailable) and error.reason == "":
         return CliError(
             f"cannot reach the scheduler at {address}",
             why=error.message,
-            next_step="start one here with `batchyard dev`, or say where it is with --address "
-            "HOST:PORT (or BATCHYARD_ADDRESS)",
+            next_step=f"start one here with `batchyard dev`, or say where {_WHERE[admin]}",
             exit_code=UNREACHABLE,
         )
     return CliError(
@@ -69,6 +75,9 @@ def _why(error: errors.BatchyardError) -> str:
 
 def _next_step(error: errors.BatchyardError) -> str:
     step = _NEXT_STEPS.get(error.reason, "")
+    kind = error.metadata.get("resource", "").partition("/")[0].removesuffix("s")
+    if error.reason == "RESOURCE_NOT_FOUND" and kind in _LISTS:
+        return f"`{_LISTS[kind]}` shows those it knows"
     if error.request_id:
         step = step.replace("requests show ID", f"requests show {error.request_id}")
     if not step and error.retry_after is not None:

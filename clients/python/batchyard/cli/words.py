@@ -101,7 +101,7 @@ def outcome_word(words: Words, key: str) -> str:
 def report_node_columns(words: Words) -> tuple[Column, ...]:
     """The nodes of a report."""
     return (
-        Column("node_id", words.node, cut=True),
+        Column("node_id", words.node, cut=True, keep_end=True),
         Column("model_name", words.model, cut=True),
         Column("state", words.state),
         number("running", words.running),

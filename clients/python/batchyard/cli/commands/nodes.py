@@ -48,7 +48,10 @@ def list_nodes(settings: Settings, pool: str) -> None:
 @pass_settings
 def show(settings: Settings, node_id: str) -> None:
     """Show all that is known of a node."""
-    _emit(settings, ask_admin(settings, lambda admin: admin.node(node_id)))
+    from batchyard.cli.views.nodes import node_document
+
+    node = ask_admin(settings, lambda admin: admin.node(node_id))
+    emit_one(settings, node_document(node), id_key="node_id")
 
 
 @nodes.command()
@@ -58,7 +61,7 @@ def show(settings: Settings, node_id: str) -> None:
 @pass_settings
 def cordon(settings: Settings, node_id: str, reason: str) -> None:
     """Give the node no new work; running work goes on."""
-    _emit(settings, ask_admin(settings, lambda admin: admin.cordon(node_id, reason=reason)))
+    _emit_row(settings, ask_admin(settings, lambda admin: admin.cordon(node_id, reason=reason)))
 
 
 @nodes.command()
@@ -68,13 +71,18 @@ def cordon(settings: Settings, node_id: str, reason: str) -> None:
 @pass_settings
 def uncordon(settings: Settings, node_id: str, reason: str) -> None:
     """Give the node work again."""
-    _emit(settings, ask_admin(settings, lambda admin: admin.uncordon(node_id, reason=reason)))
+    _emit_row(settings, ask_admin(settings, lambda admin: admin.uncordon(node_id, reason=reason)))
 
 
-def _emit(settings: Settings, node: Node) -> None:
-    from batchyard.cli.views.nodes import node_document
+def _emit_row(settings: Settings, node: Node) -> None:
+    """The node as it is now: its row of the list; the whole document for programs."""
+    from batchyard.cli.views.nodes import LIST_COLUMNS, node_document
 
-    emit_one(settings, node_document(node), id_key="node_id")
+    document = node_document(node)
+    if settings.format() in ("json", "yaml", "name"):
+        emit_one(settings, document, id_key="node_id")
+    else:
+        emit_list(settings, "nodes", [document], LIST_COLUMNS, id_key="node_id", empty="")
 
 
 nodes.add_command(drain)

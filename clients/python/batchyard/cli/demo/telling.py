@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from batchyard.cli.columns import printable
@@ -76,19 +77,22 @@ def files_part(folder: Path, evidence: Evidence) -> RenderableType:
     """Where the files are, and how to open them."""
     spans = list(spans_of(evidence.trace))
     traces = len({span["traceId"] for _, span in spans})
+    look = (
+        f"{len(spans)} spans in {traces} traces, as OTLP JSON. To look at them: "
+        "docker compose -f deploy/compose.yaml up -d jaeger, then open http://localhost:16686, "
+        f"choose Upload and give it {folder / TRACE}"
+    )
     rows = [
         (REPORT, "the report, as `batchyard report -o json` prints it"),
-        (TRACE, f"{len(spans)} spans in {traces} traces, as OTLP JSON. To look at them:"),
-        ("", "docker compose -f deploy/compose.yaml up -d jaeger, then open"),
-        ("", f"http://localhost:16686, choose Upload and give it {folder / TRACE}"),
+        (TRACE, look),
         (ANSWERS, "every request with its answer, its waits and its attempts"),
     ]
-    width = max(len(str(folder / name)) for name, _ in rows if name)
-    lines = [_heading("Files")]
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, text in rows:
-        path = str(folder / name) if name else ""
-        lines.append(Text(f"  {path:<{width}}  {text}"))
-    return Group(*lines)
+        grid.add_row(Text(f"  {folder / name}"), Text(text))
+    return Group(_heading("Files"), grid)
 
 
 def verdict(checks: list[Check], took_s: float) -> str:

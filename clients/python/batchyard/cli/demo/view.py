@@ -101,8 +101,8 @@ class View:
             self.say(figures(document, self._progress()))
 
     def _print(self, line: Text) -> None:
-        # Lines are wrapped by the terminal, not by us: a pipe gets them whole.
-        self.console.print(line, soft_wrap=True)
+        # A pipe gets lines whole; a terminal gets them wrapped at words.
+        self.console.print(line, soft_wrap=not self.console.is_terminal)
 
     def _screen(self, document: Document) -> RenderableType:
         progress = self._progress()

@@ -12,7 +12,7 @@ _LAST = ("trace_id", "principal", "reason")
 LIST_COLUMNS = (
     Column("time", "TIME", show=clock),
     Column("event", "EVENT"),
-    Column("node_id", "NODE", cut=True),
+    Column("node_id", "NODE", cut=True, keep_end=True),
     Column("request_id", "REQUEST", cut=True, wide=True),
     Column("model", "MODEL", cut=True, wide=True),
     Column("batch_id", "BATCH", cut=True, wide=True),

@@ -7,7 +7,7 @@ from batchyard.cli.views.plain import Document, plain
 from batchyard.v1 import report_pb2 as report
 
 LIST_COLUMNS = (
-    Column("node_id", "NODE", cut=True),
+    Column("node_id", "NODE", cut=True, keep_end=True),
     Column("state", "STATE"),
     Column("models", "MODELS", cut=True),
     number("running", "RUN"),

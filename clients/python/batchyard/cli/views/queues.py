@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.cli.columns import Column, duration, number
+from batchyard.cli.columns import Column, duration, number, rate
 
 LIST_COLUMNS = (
     Column("pool", "POOL", cut=True),
@@ -11,9 +11,9 @@ LIST_COLUMNS = (
     Column("request_class", "CLASS"),
     number("depth", "DEPTH"),
     duration("oldest_wait_ms", "OLDEST"),
-    number("arrivals_per_second", "IN/S"),
-    number("departures_per_second", "OUT/S"),
-    duration("wait_p50_ms", "P50 WAIT"),
-    duration("wait_p99_ms", "P99 WAIT"),
+    rate("arrivals_per_second", "IN/S"),
+    rate("departures_per_second", "OUT/S"),
+    duration("wait_p50_ms", "P50"),
+    duration("wait_p99_ms", "P99"),
     Column("tenant", "TENANT", cut=True, wide=True),
 )

@@ -18,7 +18,7 @@ LIST_COLUMNS = (
     Column("state", "STATE", pick=_state_or_end),
     number("priority", "PRIO"),
     Column("model", "MODEL", cut=True),
-    Column("node_id", "NODE", cut=True),
+    Column("node_id", "NODE", cut=True, keep_end=True),
     duration("age_ms", "AGE"),
     duration("queue_duration_ms", "QUEUED"),
     Column("task_type", "TASK", wide=True),
