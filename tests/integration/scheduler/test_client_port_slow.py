@@ -18,7 +18,8 @@ from scheduler_service.rpc.validate import Limits
 from tests.integration.scheduler.callers import SingleExchange
 from tests.integration.scheduler.harness import World, prompt, running_world
 
-LONG = "[[tokens=200000]]"  # 2.7 MB of text
+TOKENS = 80_000
+LONG = f"[[tokens={TOKENS}]]"  # 1 MB of text
 TOO_MUCH = 200_000
 # HTTP/2 windows that stay small: else gRPC itself takes in megabytes that nobody reads.
 NARROW: dict[str, Any] = {"http2.bdp_probe": 0, "http2.lookahead_bytes": 65536}
@@ -56,7 +57,7 @@ async def test_slow_stream_is_cut_off_call_by_call_and_others_go_on(world: World
         assert answer.code == grpc.StatusCode.CANCELLED.value[0]
         assert answer.result is not None
         assert answer.result.partial
-    assert check_text((await quiet.wait()).text)[0][1:] == (0, 199_999)
+    assert check_text((await quiet.wait()).text)[0][1:] == (0, TOKENS - 1)
 
 
 async def test_slow_reader_of_a_stream_of_its_own_is_cut_off(world: World) -> None:
@@ -80,7 +81,7 @@ async def test_slow_reader_of_a_shared_request_leaves_alone(world: World, way: s
     await world.multiplex()
     answer = await world.ask(way, request)
     assert answer.error is None
-    assert check_text(answer.text)[0][1:] == (0, 199_999)
+    assert check_text(answer.text)[0][1:] == (0, TOKENS - 1)
     slow.read_on()
     assert (await lost.wait()).reason == "CLIENT_TOO_SLOW"
     await world.settled()
@@ -88,9 +89,10 @@ async def test_slow_reader_of_a_shared_request_leaves_alone(world: World, way: s
 
 async def test_late_caller_is_sent_more_than_the_buffer_at_once(world: World) -> None:
     """What it lacks is one delta; the limit is for what waits behind that."""
-    request = prompt(f"{LONG}[[stall=199999]]", request_id="shared")
+    request = prompt(f"{LONG}[[stall={TOKENS - 1}]]", request_id="shared")
+    end = f"{TOKENS - 2}:"
     first = await world.begin("multiplex_stream", request)
-    await first.until(lambda: "199998:" in first.answer.rows[-1][3] if first.answer.rows else False)
+    await first.until(lambda: first.answer.rows and end in first.answer.rows[-1][3])
     await world.multiplex()
     late = await world.begin("multiplex_stream", request)
     await late.until(lambda: late.answer.rows)
