@@ -102,6 +102,7 @@ class MultiplexStream:
         self._book = intake.book
         self._done = False  # the client sends no more calls
         self._active = True  # a message has come since the alarm was set
+        self._idle = False  # it was ended for that
         self._alarm: asyncio.TimerHandle | None = None
 
     async def serve(self, requests: AsyncIterator[bytes], context: Context) -> None:
@@ -110,7 +111,8 @@ class MultiplexStream:
         self._watch_idle()
         try:
             await self.writer.run(context.write)
-            await reader
+            if not self._idle:  # else the client says nothing, perhaps for ever
+                await reader
         except Refused as refused:
             await status.abort_with(context, refused.error)
         finally:
@@ -123,6 +125,7 @@ class MultiplexStream:
     def _watch_idle(self) -> None:
         """End the stream when two alarms in a row find no call and no new message."""
         if not self._active and not self.calls:
+            self._idle = True
             self.writer.going_away()
             self.writer.close()
             return

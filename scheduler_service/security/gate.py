@@ -1,8 +1,8 @@
 """Who is let through to which gRPC method? One interceptor for every service of every port.
 
-The rule of a method comes from `rules.py`. A bearer token is checked before the RPC's first message
-is even read, so that a caller whom nobody knows holds nothing open; a certificate is a matter of
-the connection and is looked at when the method is called. On a stream all this happens once. When
+The rule of a method comes from `rules.py`. Tokens and certificates are checked before anything of
+the request is read, so that a caller whom nobody knows holds nothing open. On a stream this happens
+once. When
 a credential ends, so do the RPCs that came with it: with UNAUTHENTICATED.
 """
 
@@ -41,6 +41,7 @@ UNKNOWN: Final = (
 )
 NO_RULE: Final = (Reason.PERMISSION_DENIED, "nobody may call this method: it has no rule")
 TOO_LONG: Final = (Reason.DEADLINE_EXCEEDED, "this stream was open for too long")
+NO_REQUEST: Final = (Reason.INVALID_ARGUMENT, "the request of this call did not come")
 ENDED: Final = (Reason.UNAUTHENTICATED, "the credential of this call was revoked or has expired")
 
 
@@ -100,17 +101,12 @@ class Gate(grpc.aio.ServerInterceptor):
             found.stream_stream or found.unary_stream or found.stream_unary or found.unary_unary
         )
         brief = method.startswith(_BRIEF)
-        alarm: asyncio.TimerHandle | None = None
-        task = asyncio.current_task()
-        if not found.request_streaming and task is not None:
-            # A caller that sends headers and never its request must not hold them for ever.
-            alarm = asyncio.get_running_loop().call_later(self._first_message_s, task.cancel)
 
         async def checked(request: Any, context: Context) -> Any:
-            if alarm is not None:
-                alarm.cancel()
             caller = await self._admit(rule, principal, context)
             become(caller)
+            if not found.request_streaming:
+                request = await self._first(context)
             if not brief:
                 return await self._run(caller, behavior, request, context)
             try:
@@ -119,9 +115,26 @@ class Gate(grpc.aio.ServerInterceptor):
             except TimeoutError:
                 await self._refuse(context, TOO_LONG)
 
-        kind: Any = _MAKE[found.request_streaming, found.response_streaming]
-        handler: Handler = kind(checked, found.request_deserializer, found.response_serializer)
+        # Towards gRPC requests are always streams: it would wait for a single one for ever, and
+        # the caller is judged before anything of its request is read.
+        make: Any = (
+            grpc.stream_stream_rpc_method_handler
+            if found.response_streaming
+            else grpc.stream_unary_rpc_method_handler
+        )
+        handler: Handler = make(checked, found.request_deserializer, found.response_serializer)
         return handler
+
+    async def _first(self, context: Context) -> Any:
+        """The request of a method that has one."""
+        try:
+            async with asyncio.timeout(self._first_message_s):
+                request: Any = await context.read()
+        except TimeoutError:
+            await self._refuse(context, NO_REQUEST)
+        if request is grpc.aio.EOF:
+            await self._refuse(context, NO_REQUEST)
+        return request
 
     async def _admit(self, rule: Rule, principal: Principal | None, context: Context) -> Principal:
         """Who it is, if that is enough for the rule; else the RPC ends here."""
@@ -203,11 +216,3 @@ async def _call(behavior: Any, request: Any, context: Context) -> Any:
             await context.write(answer)
         return None
     return await behavior(request, context)
-
-
-_MAKE: Final = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, False): grpc.stream_unary_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
-}
