@@ -1,4 +1,4 @@
-"""What holds for every test: no task is lost, and property tests can be repeated."""
+"""What holds for every test: no task is lost, none ends the run, property tests can be repeated."""
 
 from __future__ import annotations
 
@@ -39,6 +39,18 @@ def asyncio_complaints() -> Iterator[list[str]]:
     logging.getLogger("asyncio").addHandler(handler)
     yield handler.texts
     logging.getLogger("asyncio").removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
+def no_exec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`batchyard scheduler` and its like replace their process. Called in a test without a process
+    of its own, they would end the whole run, as a success.
+    """
+
+    def refuse(*command: object) -> None:
+        pytest.fail(f"exec of {command} would replace the tests")
+
+    monkeypatch.setattr(os, "execv", refuse)
 
 
 @pytest.fixture(autouse=True)
