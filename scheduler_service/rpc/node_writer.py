@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from batchyard.v1 import node_service_pb2 as pb
 from batchyard.v1 import types_pb2
@@ -31,6 +32,11 @@ from scheduler_service.rpc.node_settings import PROTOCOL_VERSION, Identity, Node
 from scheduler_service.rpc.ports import Tracer
 
 log = logging.getLogger(__name__)
+
+
+# Acknowledgements ride on other messages; alone they leave after this long, or when so many wait.
+ACK_LINGER_S: Final = 0.02
+ACKS_AT_ONCE: Final = 256
 
 
 class AgentSession:
@@ -77,6 +83,8 @@ class AgentSession:
         self._welcome: pb.Welcome | None = None
         self._acked = 0  # running total
         self._acked_sent = 0
+        self._acks_due = False
+        self._ack_timer: asyncio.TimerHandle | None = None
         self._batches = BatchQueue(tracer, settings.max_message_bytes)
         self._cancels: deque[tuple[int, Sequence[int], Reason]] = deque()  # after that batch
         self._drains: deque[tuple[int, DrainNode]] = deque()  # likewise
@@ -144,8 +152,19 @@ class AgentSession:
         self._wake.set()
 
     def acknowledge(self, count: int) -> None:
-        """So many more results are dealt with."""
+        """So many more results are dealt with. Said with the next message, or after a moment: by
+        itself it would cost a message per result where work comes in one by one.
+        """
         self._acked += count
+        if self._acked - self._acked_sent >= ACKS_AT_ONCE:
+            self._say_acks()
+        elif self._ack_timer is None:
+            loop = asyncio.get_running_loop()
+            self._ack_timer = loop.call_later(ACK_LINGER_S, self._say_acks)
+
+    def _say_acks(self) -> None:
+        self._ack_timer = None
+        self._acks_due = True
         self._wake.set()
 
     def drain(self, command: DrainNode) -> None:
@@ -231,10 +250,12 @@ class AgentSession:
     def _pack(self) -> wire_pb2.PackedConnectResponse:
         """All that may leave now."""
         message = wire_pb2.PackedConnectResponse()
+        others = self._welcome or self._batches or self._cancels or self._drains or self._ping_due
+        if others or self._acks_due:
+            self._pack_acks(message)
         if self._welcome is not None:
             message.welcome.CopyFrom(self._welcome)
             self._welcome = None
-        self._pack_acks(message)
         if self._batches:
             last = self._drains[0][0] if self._drains else self._batches.queued
             self._batches.pack(message, last, self._clock.now())
@@ -254,6 +275,7 @@ class AgentSession:
         return message
 
     def _pack_acks(self, message: wire_pb2.PackedConnectResponse) -> None:
+        self._acks_due = False
         if self._acked > self._acked_sent:
             message.results_acked = self._acked_sent = self._acked
 

@@ -478,9 +478,7 @@ async def test_closed_session_is_over_at_once_even_if_its_peer_does_not_read(
     agent.answers = False
     request = world.submit("r1", data=b"\x0a" + b"\x80\x80\x80\x0c" + b"x" * (24 << 20))
     await world.until(lambda: request.live)
-    for _ in range(5):  # turns of the loop: the writer wakes up and packs
-        await asyncio.sleep(0)
-    assert not world.session()._batches
+    await world.until(lambda: not world.session()._batches)  # the writer has packed it
     async with asyncio.timeout(2):
         await world.port.close(Reason.SCHEDULER_DRAINING, "going down", reconnect=True)
     assert len(world.breaks()) == 1
