@@ -8,7 +8,16 @@ that share an engine share its slots by priority.
 
 from __future__ import annotations
 
-from scheduler_service.core import batching, health, ledger, placement, records, requests
+from scheduler_service.core import (
+    batching,
+    explain,
+    health,
+    ledger,
+    placement,
+    profile,
+    records,
+    requests,
+)
 from scheduler_service.core.commands import DispatchBatch
 from scheduler_service.core.interfaces import WaitUntil
 from scheduler_service.core.outcomes import EngineMode, RequestState
@@ -84,10 +93,13 @@ def _dispatch(
                 state.timers.set(("batch", pool.model), formed.at)
             else:
                 _fill(state, formed, walk)
+                if formed.attempts:
+                    explain.note(state, formed.attempts[0], choice, pool)
                 _send(state, formed)
                 more = True
             break
-        _assign(state, request, walk, _open_batch(state, choice.engine, pool.model, outbox))
+        batch = _open_batch(state, choice.engine, pool.model, outbox)
+        explain.note(state, _assign(state, request, walk, batch), choice, pool)
         engines.took(choice.engine)
         if one_batch:
             more = True
@@ -115,7 +127,7 @@ def _fill(state: State, batch: Batch, walk: Walk) -> None:
         _assign(state, request, walk, batch)
 
 
-def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> None:
+def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> Attempt:
     """Make an attempt of the request on the batch's engine, and let it speak."""
     engine = batch.engine
     pool = state.pools[batch.model]
@@ -150,8 +162,10 @@ def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> None:
         sole = not request.live
         state.relay.open(attempt.dispatch_id, request.output, attempt, sole=sole)
     request.live[attempt.dispatch_id] = attempt
+    profile.note_dispatch(attempt, state.now)
     ledger.charge(attempt)
     move_request(request, RequestState.DISPATCHED)
+    return attempt
 
 
 def _send(state: State, batch: Batch) -> None:

@@ -83,6 +83,8 @@ class ReportReceived:
     held: dict[str, list[int]]  # dispatch ids by engine id
     unhealthy: dict[str, str] = field(default_factory=dict)  # engine id: why it cannot serve
     inactive_models: dict[str, list[str]] = field(default_factory=dict)  # by engine id
+    # By engine id: preemptions since its start, share of its KV memory in use; None: unknown.
+    pressure: dict[str, tuple[int | None, float | None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler_service.core import health, ledger, records, requests
+from scheduler_service.core import health, ledger, profile, records, requests
 from scheduler_service.core.commands import AcknowledgeResults, StartOutput
 from scheduler_service.core.events import ItemEnd, ItemsFinished, ItemsRunning, OutputsBegun
 from scheduler_service.core.interfaces import GiveUp
@@ -147,6 +147,8 @@ def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None
 
 def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     took = state.now - attempt.started_at
+    if attempt.expected_token:
+        profile.learn(attempt, took)
     model, service = attempt.model, attempt.engine.service
     if model not in service:
         service[model] = ServiceEstimate()

@@ -39,8 +39,9 @@ def succeeded(state: State, node: Node) -> None:
     if trust.window != number:
         trust.window, trust.succeeded, trust.failed = number, 0, 0
     trust.succeeded += 1
-    if trust.errors_in_row:
+    if trust.error_rate:
         trust.errors_in_row = 0
+        trust.error_rate = trust.error_rate * 15 / 16 if trust.error_rate > 0.001 else 0.0
     if trust.on_probation and node.health is NodeHealth.PROBATION:
         trust.proven += 1
         if trust.proven >= PROOF:
@@ -55,6 +56,7 @@ def failed(state: State, node: Node) -> None:
         trust.window, trust.succeeded, trust.failed = number, 0, 0
     trust.failed += 1
     trust.errors_in_row += 1
+    trust.error_rate += (1 - trust.error_rate) / 16
     key = ("outliers", "")
     if key not in state.timers:
         state.timers.set(key, (number + 1) * WINDOW)

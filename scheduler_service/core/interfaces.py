@@ -8,11 +8,19 @@ named and chosen in the configuration (`policies/__init__.py` has the registry).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.core.types import Attempt, Duration, Engine, Instant, Request
+from scheduler_service.core.types import (
+    MILLISECOND,
+    NEVER,
+    Attempt,
+    Duration,
+    Engine,
+    Instant,
+    Request,
+)
 
 
 class Ordering(Protocol):
@@ -118,10 +126,33 @@ class Scorer(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class LoadSpread:
+    """How the engines of a pool were loaded at most 100 ms ago: in flight over slots, rising."""
+
+    at: Instant = -NEVER
+    loads: list[float] = field(default_factory=list)
+    total: int = 0  # inputs in flight
+
+    def fresh(self, now: Instant, engines: Sequence[Engine]) -> LoadSpread:
+        """Itself, looked at anew where it is older than that."""
+        if now - self.at >= 100 * MILLISECOND:
+            self.at = now
+            self.loads = sorted(e.in_flight_inputs / e.spec.slots for e in engines)
+            self.total = sum(e.in_flight_inputs for e in engines)
+        return self
+
+    def quantile(self, share: float) -> float:
+        """The load that so large a share of the engines does not exceed."""
+        return self.loads[min(len(self.loads) - 1, int(share * len(self.loads)))]
+
+
 class Picker(Protocol):
     """Which of the scored engines?"""
 
-    def pick(self, scored: Sequence[tuple[Duration, Engine]], request: Request) -> Engine:
+    def pick(
+        self, scored: Sequence[tuple[Duration, Engine]], request: Request, spread: LoadSpread
+    ) -> Engine:
         """One of `scored`, which is not empty."""
         ...
 

@@ -10,7 +10,8 @@ from typing import Final, NoReturn
 
 from scheduler_service.core.errors import InvariantViolation
 from scheduler_service.core.outcomes import AttemptState, RequestState
-from scheduler_service.core.state import Pool, State
+from scheduler_service.core.placement import room_of
+from scheduler_service.core.state import Pool, State, accepts_work
 from scheduler_service.core.types import Engine, Node, Request
 
 WALK_MAX: Final = 10_000  # open requests
@@ -22,6 +23,8 @@ def check(state: State) -> None:
         _check_waiting(state)
     for node in state.nodes.values():
         _check_node(node)
+    for pool in state.pools.values():
+        _check_openings(state, pool)
     for dispatch_id, lane in state.relay.lanes.items():
         if lane.attempt.request.live.get(dispatch_id) is not lane.attempt:
             _broken(f"lane {dispatch_id} is of no live attempt")
@@ -81,6 +84,17 @@ def _check_queue(state: State, pool: Pool) -> int:
     if count != len(pool.queue):
         _broken(f"pool {pool.model}: {count} wait, {len(pool.queue)} are counted")
     return waiting_bytes
+
+
+def _check_openings(state: State, pool: Pool) -> None:
+    """Whoever has room can be found."""
+    if pool.usable != [e for e in pool.engines if accepts_work(e, pool.model)]:
+        _broken(f"pool {pool.model}: nodes changed and nobody looked")
+    if pool.openings is not None:
+        for engine in pool.usable:
+            hidden = engine not in pool.openings.where and room_of(state, engine) > 0
+            if hidden and not (pool.has_backups and engine.node.backup):
+                _broken(f"engine {engine.node.node_id}/{engine.engine_id} has room, unseen")
 
 
 def _check_node(node: Node) -> None:

@@ -2,18 +2,27 @@
 
 Filter, backup rule, score, pick. Within one pass over a pool's queue the answers for one request
 serve all that are alike in what its policies look at (`concerns`): over 32 nodes asking anew for
-each request took longer than all the rest of its way through the core.
+each request took longer than all the rest of its way through the core. In pools of more than 32
+engines a few are drawn at random (`openings.py`) instead of asking all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
-from scheduler_service.core import health
+from scheduler_service.core import health, profile
+from scheduler_service.core.hashing import hash64
+from scheduler_service.core.openings import Openings
 from scheduler_service.core.outcomes import EngineMode, NodeAvailability, NodeHealth
-from scheduler_service.core.state import Pool, State, accepts_work
+from scheduler_service.core.state import Pool, State
 from scheduler_service.core.types import NEVER, Duration, Engine, Request
+
+RING_STEPS: Final = 16  # engines that are looked at from a key's place on
+RING_BOUND: Final = 1.25  # of the mean load; above it an engine of the ring is passed over
 
 
 @dataclass(slots=True)
@@ -25,6 +34,8 @@ class Choice:
     room_elsewhere: bool = False  # another request may go now
     barred: bool = False  # only a backup out of turn has room
     unfit: bool = False  # no usable engine can take it, whatever the room
+    scored: Sequence[tuple[Duration, Engine]] = ()  # all that were compared
+    fit: Fit | None = None
 
     def hold(self, floor: bool) -> bool:
         """Whether to dispatch nothing past this one: there is no room for anybody, or it is the
@@ -34,45 +45,176 @@ class Choice:
 
 
 @dataclass(slots=True)
-class _Fit:
+class Fit:
     """The engines that can take requests of one kind, room aside; in order of node and engine."""
 
+    key: tuple[Hashable, ...]
     engines: list[Engine]
     primaries: list[Engine]
+    words: dict[Engine, list[str]]  # why the others cannot
+
+
+@dataclass(slots=True)
+class _Ranked:
+    """Scores of the engines with room for one plain input, kept up to date within a pass."""
+
+    example: Request
+    engines: list[Engine] = field(default_factory=list)
+    scored: list[tuple[Duration, Engine]] = field(default_factory=list)
 
 
 class Placement:
     """Chooses engines for the requests of one pool, in one pass of one step."""
 
-    __slots__ = ("_fits", "_room", "_scores", "_state", "usable")
+    __slots__ = ("_fits", "_limited", "_pool", "_ranked", "_room", "_scores", "_state", "usable")
 
     def __init__(self, state: State, pool: Pool) -> None:
         self._state = state
-        self.usable = [e for e in pool.engines if accepts_work(e, pool.model)]
-        self._room = {e: room_of(state, e) for e in self.usable}
-        self._fits: dict[tuple[Hashable, ...], _Fit] = {}  # by what the filters look at
+        self._pool = pool
+        self.usable = pool.usable
+        self._room: dict[Engine, int] = {}
+        self._limited = True  # more than room counts: tokens, or prompts that are not taken in yet
+        if pool.openings is None:
+            self._look()
+        self._fits: dict[tuple[Hashable, ...], Fit] = {}  # by what the filters look at
         self._scores: dict[Hashable, dict[Engine, Duration]] = {}  # by what the scorer looks at
+        self._ranked: dict[tuple[Hashable, ...], _Ranked] = {}  # by both
+
+    def _look(self) -> None:
+        """See how much room each engine has."""
+        state, model = self._state, self._pool.model
+        self._room = {e: room_of(state, e) for e in self.usable}
+        self._limited = any(
+            e.credit_tokens is not None or e.models[model].prefill_rate for e in self.usable
+        )
 
     def choose(self, request: Request) -> Choice:
         """The engine for it now, if any."""
+        if self._pool.openings is not None:
+            choice = self._drawn(request, self._pool.openings)
+            if choice is not None:
+                return choice
+            if not self._room:
+                self._look()
         fit = self._fit_of(request)
         if not fit.engines:
-            return Choice(None, room_elsewhere=True, unfit=True)
-        open_now = self._with_room(self._by_role(request, fit), request)
-        if not open_now:
+            return Choice(None, room_elsewhere=True, unfit=True, fit=fit)
+        alike = len(fit.primaries) in (0, len(fit.engines))
+        if alike and request.inputs == 1 and not self._limited:
+            scored = self._rank(request, fit)
+        else:
+            scored = self._score(request, self._with_room(self._by_role(request, fit), request))
+        if not scored:
             elsewhere = any(self._room[e] > 0 for e in self.usable)
             barred = bool(self._with_room(fit.engines, request))
-            return Choice(None, True, elsewhere, barred)
-        if len(open_now) == 1:
-            return Choice(open_now[0])
-        scored = self._score(request, open_now)
-        return Choice(self._state.policies.picker.pick(scored, request))
+            return Choice(None, True, elsewhere, barred, fit=fit)
+        return self._pick(request, scored, fit)
+
+    def _pick(
+        self, request: Request, scored: Sequence[tuple[Duration, Engine]], fit: Fit | None
+    ) -> Choice:
+        if len(scored) == 1:
+            return Choice(scored[0][1], scored=tuple(scored), fit=fit)
+        spread = self._pool.spread.fresh(self._state.now, self.usable)
+        engine = self._state.policies.picker.pick(scored, request, spread)
+        return Choice(engine, scored=tuple(scored), fit=fit)
 
     def took(self, engine: Engine) -> None:
         """The engine was sent a request: its room and its scores are others now."""
-        self._room[engine] = room_of(self._state, engine)
+        if not self._room:
+            return
+        room = self._room[engine] = room_of(self._state, engine)
         for known in self._scores.values():
             known.pop(engine, None)
+        for ranked in self._ranked.values():
+            if engine in ranked.engines:
+                place = ranked.engines.index(engine)
+                if room > 0:
+                    ranked.scored[place] = self._score(ranked.example, [engine])[0]
+                else:
+                    del ranked.engines[place], ranked.scored[place]
+
+    def _rank(self, request: Request, fit: Fit) -> list[tuple[Duration, Engine]]:
+        """Scores of all that fit and have room, for a request of one input that only needs that."""
+        key = (fit.key, self._state.policies.scorer.concerns(request))
+        ranked = self._ranked.get(key)
+        if ranked is None:
+            ranked = self._ranked[key] = _Ranked(request)
+            ranked.engines = [e for e in fit.engines if self._room[e] > 0]
+            ranked.scored = self._score(request, ranked.engines)
+        return ranked.scored
+
+    def _drawn(self, request: Request, openings: Openings) -> Choice | None:
+        """Of a large pool: a few at random, and where its prefix may be known. None: ask all."""
+        state = self._state
+
+        def answer(engine: Engine) -> bool | None:
+            room = room_of(state, engine)
+            if room <= 0:
+                return None
+            if room < min(request.inputs, engine.spec.slots) or not self._takes(engine, request):
+                return False
+            return not any(f.why_not(request, engine) for f in state.policies.filters)
+
+        subject = (request.rid, len(request.attempts), "placement")
+        found = openings.draw(hash64(state.settings.seed, *subject), answer)
+        if found and request.affinity_key:
+            found = self._near(request, openings, found, answer)
+        if not found:
+            if openings.engines or self._may_use_backup(request):
+                return None
+            backups = self._pool.has_backups
+            return Choice(None, True, room_elsewhere=backups, barred=backups)
+        scorer, now = state.policies.scorer, state.now
+        scored = [(scorer.estimate(request, e, now), e) for e in found]
+        choice = self._pick(request, scored, None)
+        if request.affinity_key and choice.engine is not None:
+            self._pool.remember(request.affinity_key, choice.engine)
+        return choice
+
+    def _near(
+        self,
+        request: Request,
+        openings: Openings,
+        found: list[Engine],
+        answer: Callable[[Engine], bool | None],
+    ) -> list[Engine]:
+        """With the engine that served its key last. Before there is one, the engine at the key's
+        place on the ring alone, so that a restarted scheduler finds the prefix again; one that is
+        loaded beyond the bound is passed over for the next on the ring.
+        """
+        home = self._pool.homes.get(request.affinity_key)
+        if home is not None and home in self._pool.members and answer(home):
+            return found if home in found else [*found, home]
+        spread = self._pool.spread.fresh(self._state.now, self.usable)
+        bound = math.ceil(RING_BOUND * (spread.total + 1) / len(self.usable))
+        place = hash64(self._state.settings.seed, request.affinity_key, "key")
+        for engine in islice(openings.from_place(place), RING_STEPS):
+            if engine.in_flight_inputs < bound and answer(engine):
+                if home is None:
+                    return [engine]
+                return found if engine in found else [*found, engine]
+        return found
+
+    def _may_use_backup(self, request: Request) -> bool:
+        """Whether the pool has backups that might take it though no primary has room."""
+        return self._pool.has_backups and (request.deadline < NEVER or bool(request.attempts))
+
+    def _takes(self, engine: Engine, request: Request) -> bool:
+        """Whether its tokens and its prompt are within what the engine takes now."""
+        if not engine.takes_tokens_of(request):
+            return False
+        if engine.prefill_until <= self._state.now:
+            return True
+        fresh = profile.uncached(engine, request.prompt, request.affinity_key)
+        if profile.takes_prompt(engine, self._pool.model, fresh, self._state.now):
+            return True
+        taken = profile.prefill_time(engine.models[self._pool.model], fresh)
+        at = engine.prefill_until - max(0, profile.PREFILL_LIMIT - taken)
+        if engine.prefill_wake <= self._state.now or at < engine.prefill_wake:
+            engine.prefill_wake = at
+            self._state.timers.set(("prefill", engine.node.node_id), at)
+        return False
 
     def _with_room(self, engines: list[Engine], request: Request) -> list[Engine]:
         """Those with room for what it costs there: its inputs, up to the slots, and its tokens."""
@@ -80,28 +222,27 @@ class Placement:
         return [
             e
             for e in engines
-            if (room[e] >= inputs or room[e] >= e.spec.slots) and e.takes_tokens_of(request)
+            if (room[e] >= inputs or room[e] >= e.spec.slots) and self._takes(e, request)
         ]
 
-    def _fit_of(self, request: Request) -> _Fit:
+    def _fit_of(self, request: Request) -> Fit:
         key = tuple([f.concerns(request) for f in self._state.policies.filters])
         fit = self._fits.get(key)
         if fit is None:
-            engines = self._fitting(request)
-            fit = self._fits[key] = _Fit(engines, [e for e in engines if not e.node.backup])
+            fit = self._fits[key] = self._fitting(request, key)
         return fit
 
-    def _fitting(self, request: Request) -> list[Engine]:
+    def _fitting(self, request: Request, key: tuple[Hashable, ...]) -> Fit:
         """Engines that pass every filter; where there are none, those that only `tried` excludes:
         it failed everywhere, and a second try there is better than none.
         """
-        words = {e: _objections(self._state, request, e) for e in self.usable}
+        words = {e: objections(self._state, request, e) for e in self.usable}
         fit = [e for e in self.usable if not words[e]]
-        if fit or _untried_returns(self._state, request):
-            return fit
-        return [e for e in self.usable if words[e] == ["tried"]]
+        if not fit and not _untried_returns(self._state, request):
+            fit = [e for e in self.usable if words[e] == ["tried"]]
+        return Fit(key, fit, [e for e in fit if not e.node.backup], words)
 
-    def _by_role(self, request: Request, fit: _Fit) -> list[Engine]:
+    def _by_role(self, request: Request, fit: Fit) -> list[Engine]:
         """Backups only where no primary is eligible. A primary that is only out of room counts as
         eligible, unless the request would miss its deadline there or has been failed over already.
         """
@@ -132,27 +273,28 @@ class Placement:
 
 def room_of(state: State, engine: Engine) -> int:
     """Inputs that may be sent to it now; 0 while it is left alone or runs all batches it can."""
-    node = engine.node
+    node, spec = engine.node, engine.spec
     if engine.blocked_until > state.now:
         return 0
     if node.trust.on_probation and health.tried_enough(node):
         return 0
-    if engine.open_batches and engine.spec.mode is EngineMode.STATIC:
-        lanes = max(1, (engine.spec.slots + engine.spec.look_ahead) // engine.max_batch)
+    if engine.open_batches and spec.mode is EngineMode.STATIC:
+        lanes = max(1, (spec.slots + spec.look_ahead) // engine.max_batch)
         if len(engine.open_batches) >= lanes:
             return 0
     room = engine.free_inputs()
     if node.trust.warm_until > state.now:
-        spec = engine.spec
         warm = health.slots_of(state, node, spec.slots)
         room = min(room, warm + spec.look_ahead - engine.in_flight_inputs)
+    if engine.slots_limit:
+        room = min(room, engine.slots_limit + spec.look_ahead - engine.in_flight_inputs)
     return max(0, room)
 
 
 def fits_somewhere(state: State, request: Request) -> bool:
     """Whether some live engine of its pool could take it, in service or not, tried or not."""
     engines = state.pools[request.served_model].engines
-    return any(_objections(state, request, e) in ([], ["tried"]) for e in engines)
+    return any(objections(state, request, e) in ([], ["tried"]) for e in engines)
 
 
 def _untried_returns(state: State, request: Request) -> bool:
@@ -160,10 +302,11 @@ def _untried_returns(state: State, request: Request) -> bool:
     return any(
         e.node.health is NodeHealth.SUSPECT
         and e.node.availability is NodeAvailability.ACTIVE
-        and not _objections(state, request, e)
+        and not objections(state, request, e)
         for e in state.pools[request.served_model].engines
     )
 
 
-def _objections(state: State, request: Request, engine: Engine) -> list[str]:
+def objections(state: State, request: Request, engine: Engine) -> list[str]:
+    """What the filters say against it."""
     return [w for f in state.policies.filters if (w := f.why_not(request, engine))]

@@ -6,12 +6,18 @@ not know is stopped.
 
 from __future__ import annotations
 
+from typing import Final
+
 from scheduler_service.core import failover, ledger, records
 from scheduler_service.core.events import ReportReceived
 from scheduler_service.core.outcomes import AttemptState, Reason
 from scheduler_service.core.sessions import set_serving_health
 from scheduler_service.core.state import State
-from scheduler_service.core.types import Attempt, Node
+from scheduler_service.core.types import SECOND, Attempt, Engine, Node
+
+BACK_OFF: Final = 0.7
+KV_FULL: Final = 0.95  # share of its KV memory
+CLEAN: Final = 10 * SECOND
 
 
 def on_report(state: State, event: ReportReceived) -> None:
@@ -22,6 +28,10 @@ def on_report(state: State, event: ReportReceived) -> None:
     if _load_changed(node, event):
         set_serving_health(node)
         state.rebuild_pools()
+    for engine_id, (preemptions, kv_use) in event.pressure.items():
+        engine = node.engines.get(engine_id)
+        if engine is not None:
+            _back_off(state, engine, preemptions, kv_use)
     held = {i for ids in event.held.values() for i in ids}  # membership only
     for attempt in list(node.in_flight.values()):
         if attempt.sent_index <= event.items_received and attempt.dispatch_id not in held:
@@ -31,6 +41,24 @@ def on_report(state: State, event: ReportReceived) -> None:
             if dispatch_id not in node.in_flight:
                 _heal_unknown(state, node, dispatch_id)
     ledger.check_drained(state, node)
+
+
+def _back_off(state: State, engine: Engine, preemptions: int | None, kv_use: float | None) -> None:
+    """An engine that preempts, or is about to, has too much at once: seven tenths of it; one more
+    for every ten seconds without.
+    """
+    before, engine.preemptions = engine.preemptions, preemptions
+    preempted = before is not None and preemptions is not None and preemptions > before
+    slots = engine.spec.slots
+    if preempted or (kv_use is not None and kv_use > KV_FULL):
+        engine.slots_limit = max(1, int(BACK_OFF * min(slots, engine.slots_limit or slots)))
+        engine.clean_since = state.now
+    elif engine.slots_limit and state.now - engine.clean_since >= CLEAN:
+        engine.slots_limit += 1
+        engine.clean_since = state.now
+        if engine.slots_limit >= slots:
+            engine.slots_limit = 0
+        state.touch_engine(engine)
 
 
 def _heal_lost(state: State, node: Node, attempt: Attempt) -> None:

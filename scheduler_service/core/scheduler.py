@@ -158,7 +158,7 @@ def _fire_timers(state: State) -> None:
             scaling.on_tick(state)
         elif isinstance(key, tuple):
             kind, subject = key
-            if kind == "unblock":
+            if kind in ("unblock", "prefill"):
                 _unblock(state, subject)
             else:
                 _TIMERS[kind](state, subject)

@@ -206,7 +206,7 @@ def _build_engines(node: Node, spec: NodeSpec, old: Node | None) -> None:
             engine = Engine(node, engine_spec, models)
             former = before.get(engine_spec.engine_id)
             if former is not None:
-                engine.service = former.service
+                engine.service, engine.slowness = former.service, former.slowness
         else:
             _keep_health(engine, engine_spec)
         engine.spec, engine.models = engine_spec, models

@@ -71,6 +71,7 @@ class CoreSettings:
     known_models: frozenset[str] = frozenset()  # accepted before any node has them
     max_events_per_step: int = 256
     finished_memory: int = 10_000  # finished requests that can still be listed
+    decision_memory: int = 10_000  # placements that can still be explained
     # Steps between full walks of the invariants; 1 in small tests. So many more for each thousand
     # of open requests, so that the walks' share of the work does not grow with the queue.
     check_every: int = 256

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from scheduler_service.core.commands import Command
 from scheduler_service.core.demand import Demand
 from scheduler_service.core.events import NodeJoined
-from scheduler_service.core.interfaces import PolicySet, PoolLoad
+from scheduler_service.core.interfaces import LoadSpread, PolicySet, PoolLoad
+from scheduler_service.core.openings import SMALL, Openings
 from scheduler_service.core.outcomes import NodeAvailability, NodeHealth, Outcome, Reason
 from scheduler_service.core.queues import PoolQueue
 from scheduler_service.core.records import Record
@@ -17,6 +18,7 @@ from scheduler_service.core.relay import Relay
 from scheduler_service.core.settings import CoreSettings
 from scheduler_service.core.timers import TimerWheel
 from scheduler_service.core.types import (
+    MILLISECOND,
     NEVER,
     Attempt,
     Batch,
@@ -27,6 +29,8 @@ from scheduler_service.core.types import (
     ServiceEstimate,
 )
 
+HOMES_MAX: Final = 10_000  # affinity keys whose last engine is remembered
+LARGE_POOL_STALE: Final = 100 * MILLISECOND  # so old the room of a large pool may be
 TERM_SHIFT = 40  # dispatch, output and session ids are term << 40 | counter
 
 
@@ -51,6 +55,13 @@ class Pool:
     model: str
     queue: PoolQueue
     engines: list[Engine] = field(default_factory=list)  # of live nodes, by node and engine id
+    usable: list[Engine] = field(default_factory=list)  # of them, those that accept work
+    unusable: tuple[tuple[Engine, str], ...] = ()  # the others, and why; never changed in place
+    members: frozenset[Engine] = frozenset()  # as `usable`
+    has_backups: bool = False
+    openings: Openings | None = None  # of a large pool's primaries, or backups without any
+    homes: dict[str, Engine] = field(default_factory=dict)  # of a large pool, by affinity key
+    spread: LoadSpread = field(default_factory=LoadSpread)
     estimate: ServiceEstimate = field(default_factory=ServiceEstimate)
     scale: ScaleState = field(default_factory=ScaleState)
     demand: Demand = field(default_factory=Demand)
@@ -60,7 +71,8 @@ class Pool:
     context_length: int = 0  # the most that any engine takes; 0: not limited, or unknown
     dispatches: int = 0
     floor_dispatches: int = 0
-    room_step: int = -1  # step in which `free` and `parallel` were computed
+    room_step: int = -1  # step in which `free` and `parallel` were computed; -1: not yet
+    room_at: Instant = 0
     free: int = 0
     parallel: int = 0
 
@@ -68,6 +80,29 @@ class Pool:
     def live(self) -> bool:
         """Whether any live node has the model."""
         return bool(self.engines)
+
+    def remember(self, affinity_key: str, engine: Engine) -> None:
+        """The key's prefix is known there now."""
+        homes = self.homes
+        homes.pop(affinity_key, None)  # the latest last
+        homes[affinity_key] = engine
+        if len(homes) > HOMES_MAX:
+            del homes[next(iter(homes))]
+
+    def set_engines(self, engines: list[Engine], seed: int) -> None:
+        """Nodes changed."""
+        self.engines = engines
+        words = [(e, why_unusable(e, self.model)) for e in engines]
+        self.usable = [e for e, word in words if not word]
+        self.unusable = tuple(pair for pair in words if pair[1])
+        self.members = frozenset(self.usable)
+        primaries = [e for e in self.usable if not e.node.backup]
+        self.has_backups = 0 < len(primaries) < len(self.usable)
+        drawn = primaries or self.usable
+        self.openings = Openings(drawn, seed) if len(drawn) > SMALL else None
+        self.spread.at = -NEVER
+        contexts = [e.models[self.model].context_length for e in engines]
+        self.context_length = max(contexts, default=0) if all(contexts) else 0
 
 
 @dataclass(slots=True)
@@ -98,6 +133,7 @@ class State:
         self.next_check = settings.check_every  # the step of the next full walk of the invariants
         self.requests: dict[int, Request] = {}  # not finished
         self.finished: deque[Request] = deque(maxlen=settings.finished_memory)
+        self.decisions: deque[Any] = deque(maxlen=settings.decision_memory)  # see `explain.py`
         self.pools: dict[str, Pool] = {}
         self.nodes: dict[str, Node] = {}
         self.newcomers: dict[str, NodeJoined] = {}  # claim the id of a live node
@@ -168,7 +204,11 @@ class State:
         """Decide for every pool with waiting requests that this engine serves."""
         for model in engine.models:
             pool = self.pools.get(model)
-            if pool is not None and len(pool.queue):
+            if pool is None:
+                continue
+            if pool.openings is not None and engine in pool.members and not engine.node.backup:
+                pool.openings.add(engine)
+            if len(pool.queue):
                 self.dirty[model] = None
 
     def session(self, node_id: str, epoch: int) -> Node | None:
@@ -190,11 +230,9 @@ class State:
                     serving.setdefault(model, []).append(engine)
         for model, pool in self.pools.items():
             was_live = pool.live
-            pool.engines = serving.get(model, [])
+            pool.set_engines(serving.get(model, []), self.settings.seed)
             pool.room_step = -1
             pool.stranded_seen = False
-            contexts = [e.models[model].context_length for e in pool.engines]
-            pool.context_length = max(contexts, default=0) if all(contexts) else 0
             if pool.live:
                 pool.no_node_noted = False
             elif was_live:
@@ -203,11 +241,11 @@ class State:
 
     def load_of(self, pool: Pool, request: Request) -> PoolLoad:
         """What admission sees. O(1) but for the first call of a step."""
-        if pool.room_step != self.step:
-            pool.room_step = self.step
-            usable = [e for e in pool.engines if accepts_work(e, pool.model)]
-            pool.free = sum(max(0, e.free_inputs()) for e in usable)
-            pool.parallel = sum(e.spec.slots for e in usable)
+        stale = pool.openings is None or self.now - pool.room_at >= LARGE_POOL_STALE
+        if pool.room_step != self.step and (stale or pool.room_step < 0):
+            pool.room_step, pool.room_at = self.step, self.now
+            pool.free = sum(max(0, e.free_inputs()) for e in pool.usable)
+            pool.parallel = sum(e.spec.slots for e in pool.usable)
         limits = self.settings.queue
         return PoolLoad(
             waiting=pool.queue.interactive,
@@ -225,11 +263,18 @@ class State:
 
 def accepts_work(engine: Engine, model: str) -> bool:
     """Whether new work of the model may go there, credit aside."""
+    return not why_unusable(engine, model)
+
+
+def why_unusable(engine: Engine, model: str) -> str:
+    """Why it gets no new work of the model, in one word; empty: it may get some."""
     node = engine.node
-    return (
-        node.availability is NodeAvailability.ACTIVE
-        and node.health in (NodeHealth.HEALTHY, NodeHealth.PROBATION)
-        and node.connected
-        and engine.spec.healthy
-        and engine.models[model].active
-    )
+    if node.health is not NodeHealth.HEALTHY and node.health is not NodeHealth.PROBATION:
+        return node.health.name.lower()
+    if node.availability is not NodeAvailability.ACTIVE:
+        return node.availability.name.lower()
+    if not node.connected:
+        return "disconnected"
+    if not engine.spec.healthy:
+        return "engine_down"
+    return "" if engine.models[model].active else "model_inactive"

@@ -5,7 +5,8 @@ ended without an answer, or may have (its session broke before anything was deli
 ends once. A node's health goes HEALTHY -> SUSPECT -> LOST and never back from LOST: a node that
 returns is a new session with books of its own, but trusted no more than before: STARTING ->
 EJECTED or PROBATION is a new stream of the same process. Availability is what operators want,
-independent of health. `docs/lifecycles.md` is drawn from these tables by `scripts/draw_transitions.py`.
+independent of health. `docs/lifecycles.md` is drawn from these tables by
+`scripts/draw_transitions.py`.
 """
 
 from __future__ import annotations

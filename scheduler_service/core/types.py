@@ -106,10 +106,15 @@ class Request:
         return self.degrade_reason != ""
 
     @property
-    def tokens(self) -> int:
-        """Prompt plus expected output. A text's prompt counts as a token per four characters."""
+    def prompt(self) -> int:
+        """Tokens of the prompt. A text's counts as a token per four characters."""
         length = self.traits.length if self.traits is not None else 0
-        return (self.prompt_tokens or (length + 3) // 4) + self.output_tokens
+        return self.prompt_tokens or (length + 3) // 4
+
+    @property
+    def tokens(self) -> int:
+        """Prompt plus expected output."""
+        return self.prompt + self.output_tokens
 
     def waited(self, now: Instant) -> Duration:
         """Time in the queue so far, over all stays."""
@@ -142,6 +147,8 @@ class Attempt:
     reason: Reason = Reason.NONE
     message: str = ""
     output_tokens: int = 0
+    expected_start: Duration = 0  # until its prompt is taken in, by the profile; 0: not stated
+    expected_token: Duration = 0  # per output token
 
     @property
     def node(self) -> Node:
@@ -188,6 +195,9 @@ class ModelSpec:
     task_types: tuple[str, ...] = ()  # empty: the node's
     active: bool = True
     configured_service: Duration = 0  # mean service time by its profile; 0: unknown
+    prefill_rate: float = 0.0  # prompt tokens per second by its profile; 0: unknown
+    # By its profile: (inputs that run, time per output token of each), rising. Empty: unknown.
+    token_times: tuple[tuple[int, Duration], ...] = ()
 
 
 @dataclass(slots=True)
@@ -260,6 +270,13 @@ class Engine:
     blocked_until: Instant = 0  # it refused work: left alone until then
     healed: int = 0
     service: dict[str, ServiceEstimate] = field(default_factory=dict)  # by model
+    slowness: dict[str, float] = field(default_factory=dict)  # by model: took / stated; `profile`
+    prefill_until: Instant = 0  # when all prompts sent are taken in, by the profile
+    slots_limit: int = 0  # fewer than its slots, since it preempted; 0: all of them
+    preemptions: int | None = None  # as last reported
+    clean_since: Instant = 0  # no preemption since
+    prefill_wake: Instant = 0  # when to look again for one that found too many of them
+    prefixes: dict[str, int] = field(default_factory=dict)  # tokens known, by affinity key
 
     @property
     def engine_id(self) -> str:
@@ -316,6 +333,7 @@ class Trust:
     window: int = -1  # the ten seconds that the next two count
     succeeded: int = 0
     failed: int = 0
+    error_rate: float = 0.0  # of its attempts, an exponential average
     ejections: int = 0  # halved for every five minutes that went well
     ejected_at: Instant = -NEVER  # the last time
     ejected_until: Instant = 0  # 0: it is not out

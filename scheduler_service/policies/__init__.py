@@ -32,8 +32,8 @@ FILTERS: Final = {
     "fits": filters.Fits,
     "resumable": filters.Resumable,
 }
-SCORER: Final = {"completion": scorers.Completion}
-PICKER: Final = {"soonest": pickers.Soonest}
+SCORER: Final = {"completion": scorers.Completion, "estimate": scorers.Estimate}
+PICKER: Final = {"soonest": pickers.Soonest, "hot_cold": pickers.HotCold}
 DEGRADE: Final = {"first_feasible": degrade.FirstFeasible, "never": degrade.Never}
 FAILOVER: Final = {"backoff": failover.Backoff}
 AUTOSCALE: Final = {

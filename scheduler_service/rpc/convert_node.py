@@ -163,11 +163,14 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
         raise _invalid(f"{path}.slots", "must be at least 1")
     inactive = set(_inactive(load)) if load is not None else set()
     services = _services(engine, load)
+    profiles = {m.model: m.profile for m in load.models} if load is not None else {}
     models = []
     for index, model in enumerate(engine.models):
         if not 1 <= len(model.model) <= 256:
             raise _invalid(f"{path}.models[{index}].model", "must have 1 to 256 characters")
         models.append(_model(model, inactive, services.get(model.model, 0)))
+        if mode is EngineMode.CONTINUOUS and model.model in profiles:
+            _take_profile(models[-1], profiles[model.model])
     names = [model.model for model in models]
     if len(set(names)) < len(names):
         raise _invalid(f"{path}.models", f"name a model twice: {', '.join(sorted(names))}")
@@ -196,6 +199,19 @@ def _model(model: pb.ModelDescriptor, inactive: set[str], service: Duration) -> 
         active=model.model not in inactive,
         configured_service=service,
     )
+
+
+def _take_profile(model: ModelSpec, profile: pb.ServiceProfile) -> None:
+    """What the profile says of prompts and tokens; points that do not rise are left out."""
+    rate = profile.prefill_tokens_per_second
+    if math.isfinite(rate) and rate > 0:
+        model.prefill_rate = rate
+    times: list[tuple[int, Duration]] = []
+    for point in profile.points:
+        time = nanoseconds(point.time)
+        if point.concurrency > (times[-1][0] if times else 0) and time:
+            times.append((point.concurrency, time))
+    model.token_times = tuple(times)
 
 
 def _rules(rules: pb.BatchKeyRules, path: str) -> BatchRules:
@@ -256,6 +272,10 @@ def report_event(node_id: str, epoch: int, report: pb.NodeReport) -> ReportRecei
         inactive = _inactive(load)
         if inactive:
             event.inactive_models[load.engine_id] = inactive
+        preemptions = load.preemptions if load.HasField("preemptions") else None
+        kv_use = load.kv_utilization if load.HasField("kv_utilization") else None
+        if preemptions is not None or kv_use is not None:
+            event.pressure[load.engine_id] = (preemptions, kv_use)
     return event
 
 

@@ -23,6 +23,7 @@ from scheduler_service.core.interfaces import (
     Candidate,
     Close,
     GiveUp,
+    LoadSpread,
     OutlierView,
     PoolLoad,
     Refusal,
@@ -318,7 +319,8 @@ def test_score_is_a_duration(name: str, request: Request, node: Engine) -> None:
 def test_picker_takes_one_of_those_it_is_shown(
     name: str, request: Request, scored: list[tuple[int, Engine]]
 ) -> None:
-    assert any(twice("pick", name, "pick", scored, request) is e for _, e in scored)
+    spread = LoadSpread().fresh(NOW, [e for _, e in scored])
+    assert any(twice("pick", name, "pick", scored, request, spread) is e for _, e in scored)
 
 
 @registered("pick")
@@ -326,7 +328,7 @@ def test_picker_does_not_depend_on_the_order_it_is_shown(name: str) -> None:
     request = Request(1, "r", "m")
     shown = list(_equal_engines())
     picked = {
-        make("pick", name).pick(order, request).node.node_id
+        make("pick", name).pick(order, request, LoadSpread()).node.node_id
         for order in itertools.permutations(shown)
     }
     assert len(picked) == 1

@@ -101,12 +101,27 @@ def test_profile_gives_the_service_time(mode: pb.EngineMode, expected: int) -> N
         pb.ServicePoint(concurrency=1, time=Duration(nanos=20 * MILLISECOND)),
         pb.ServicePoint(concurrency=8, time=Duration(nanos=90 * MILLISECOND)),
     ]
-    load = pb.ModelLoad(model="m", profile=pb.ServiceProfile(points=points))
+    profile = pb.ServiceProfile(points=points, prefill_tokens_per_second=2_000)
+    load = pb.ModelLoad(model="m", profile=profile)
     report = pb.NodeReport(engines=[pb.EngineLoad(engine_id="e1", models=[load])])
     node = descriptor(engine(mode=mode))
     (made,) = convert_node.node_spec(node, report).engines
     assert made.models[0].configured_service == expected * MILLISECOND
     assert convert_node.services(node, report) == {("e1", "m"): expected * MILLISECOND}
+    continuous = mode == pb.ENGINE_MODE_CONTINUOUS
+    times = ((1, 20 * MILLISECOND), (8, 90 * MILLISECOND)) if continuous else ()
+    assert made.models[0].token_times == times
+    assert made.models[0].prefill_rate == (2_000 if continuous else 0)
+
+
+def test_report_tells_of_preemptions_where_the_engine_counts_them() -> None:
+    loads = [
+        pb.EngineLoad(engine_id="e1", preemptions=3, kv_utilization=0.5),
+        pb.EngineLoad(engine_id="e2", kv_utilization=0.0),
+        pb.EngineLoad(engine_id="e3"),
+    ]
+    event = convert_node.report_event("n", 1, pb.NodeReport(engines=loads))
+    assert event.pressure == {"e1": (3, 0.5), "e2": (None, 0.0)}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""Why did it go there, and what does it wait for? Told afterwards, at nearly no cost before.
+
+Each placement leaves one tuple of references in a bounded ring (`State.decisions`); what it refers
+to is not changed afterwards. Only who asks pays for making sense of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from scheduler_service.core.outcomes import RequestClass, RequestState
+from scheduler_service.core.placement import Choice, Fit, objections, room_of
+from scheduler_service.core.state import Pool, State
+from scheduler_service.core.types import Attempt, Duration, Engine, Instant, Request
+
+CANDIDATES_MAX = 32  # that an explanation names, the chosen one and the best first
+
+# At, attempt, all that were compared, who else could not and why, engines out of service and why.
+Noted = tuple[
+    Instant,
+    Attempt,
+    Sequence[tuple[Duration, Engine]],
+    Fit | None,
+    tuple[tuple[Engine, str], ...],
+]
+
+
+@dataclass(slots=True)
+class Candidate:
+    """An engine that was considered."""
+
+    node_id: str
+    engine_id: str
+    filtered_by: str = ""  # a filter's word, "no_credit", or what is wrong with its node
+    score: Duration | None = None  # expected time to completion; None: not asked
+    chosen: bool = False
+
+
+@dataclass(slots=True)
+class Placed:
+    """One placement."""
+
+    at: Instant
+    attempt: Attempt
+    candidates: list[Candidate] = field(default_factory=list)
+    others: int = 0  # that are not named
+
+
+@dataclass(slots=True)
+class Waits:
+    """What a request waits for, now."""
+
+    code: str  # "behind_others", "no_credit", "no_node", "no_fit", "retry_later"
+    ahead: int = 0  # that would go first, about
+    start_bound: int = 0  # dispatches of the pool until it starts, at most; 0: no bound
+    candidates: list[Candidate] = field(default_factory=list)
+    others: int = 0
+
+
+def note(state: State, attempt: Attempt, choice: Choice, pool: Pool) -> None:
+    """Remember a placement."""
+    state.decisions.append((state.now, attempt, choice.scored, choice.fit, pool.unusable))
+
+
+def placements_of(state: State, request: Request) -> list[Placed]:
+    """Those of the request that are still remembered, oldest first.
+
+    Of a batch only the first request was placed; the others joined it and have none.
+    """
+    return [_told(noted) for noted in state.decisions if noted[1].request is request]
+
+
+def _told(noted: Noted) -> Placed:
+    at, attempt, scored, fit, unusable = noted
+    seen = {engine for _, engine in scored}  # membership only
+    found = sorted(
+        (Candidate(e.node.node_id, e.engine_id, "", est, e is attempt.engine) for est, e in scored),
+        key=lambda c: (not c.chosen, c.score),
+    )
+    if fit is not None:
+        for engine, words in fit.words.items():
+            if engine not in seen:
+                word = words[0] if words else "no_credit"
+                found.append(Candidate(engine.node.node_id, engine.engine_id, word))
+    found += [Candidate(e.node.node_id, e.engine_id, word) for e, word in unusable]
+    return Placed(at, attempt, found[:CANDIDATES_MAX], max(0, len(found) - CANDIDATES_MAX))
+
+
+def waits(state: State, request: Request) -> Waits | None:
+    """What it waits for, looked at now; None: it does not wait."""
+    if request.state is not RequestState.QUEUED:
+        return None
+    pool = state.pools[request.served_model]
+    found = list(_now(state, pool, request))
+    named = Waits(
+        _code(request, pool, found),
+        max(0, pool.queue.ahead_of(request) - 1),
+        pool.queue.start_bound(),
+        found[:CANDIDATES_MAX],
+        max(0, len(found) - CANDIDATES_MAX),
+    )
+    if request.request_class is RequestClass.JOB and pool.queue.interactive:
+        named.code = "behind_others"
+    return named
+
+
+def _now(state: State, pool: Pool, request: Request) -> Iterator[Candidate]:
+    scorer = state.policies.scorer
+    for engine in pool.usable:
+        words = objections(state, request, engine)
+        room = room_of(state, engine) >= min(request.inputs, engine.spec.slots)
+        fits = room and engine.takes_tokens_of(request)
+        word = words[0] if words else ("" if fits else "no_credit")
+        score = None if words else scorer.estimate(request, engine, state.now)
+        yield Candidate(engine.node.node_id, engine.engine_id, word, score)
+    for engine, word in pool.unusable:
+        yield Candidate(engine.node.node_id, engine.engine_id, word)
+
+
+def _code(request: Request, pool: Pool, found: Sequence[Candidate]) -> str:
+    if not request.in_queue:
+        return "retry_later"
+    if not pool.usable:
+        return "no_node"
+    words = [c.filtered_by for c in found[: len(pool.usable)]]
+    if "" in words:
+        return "behind_others"
+    return "no_credit" if "no_credit" in words else "no_fit"
