@@ -16,6 +16,10 @@ settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# Behind a proxy for the way out, what is on this machine is reached without it: gRPC and urllib
+# would ask it for loopback, too. Processes that tests start inherit this.
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
+
 LOST = ("was destroyed", "never retrieved")
 
 
