@@ -7,6 +7,7 @@ by estimate and settled at the end. An observer of the driver keeps apart what w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -25,18 +26,70 @@ _SOON: Final = SECOND // 4
 
 
 class Account:
-    """What one tenant uses."""
+    """What one tenant uses. Windows exist only where there is a limit to hold them to."""
 
-    __slots__ = ("in_flight", "limits", "queued", "requests", "tenant", "tokens", "urgent")
+    __slots__ = (
+        "in_flight", "limits", "max_in_flight", "max_queued", "max_requests", "max_tokens",
+        "queued", "requests", "tenant", "tokens", "urgent", "windows",
+    )  # fmt: skip
 
     def __init__(self, tenant: str, limits: TenantSection) -> None:
         self.tenant = tenant
         self.limits = limits
         self.in_flight = 0
         self.queued = 0
-        self.requests = MinuteWindow()
-        self.tokens = MinuteWindow()
-        self.urgent = MinuteWindow()
+        self.max_in_flight = _most(limits.in_flight)
+        self.max_queued = _most(limits.queued)
+        self.max_requests = _most(limits.requests_per_minute)
+        self.max_tokens = _most(limits.tokens_per_minute)
+        share = limits.urgent_share is not None
+        counts = share or limits.requests_per_minute is not None
+        self.requests = MinuteWindow() if counts else None
+        self.tokens = MinuteWindow() if limits.tokens_per_minute is not None else None
+        self.urgent = MinuteWindow() if share else None
+        self.windows = counts or self.tokens is not None
+
+    def take(self, tokens: int, urgent: bool, now_s: int) -> None:
+        """One more request in the last minute, if it fits.
+
+        Raises:
+            Refused: QUOTA_EXCEEDED; nothing was taken.
+        """
+        requests, counts = self.requests, self.tokens
+        if requests is not None and not requests.take(1, self.max_requests, now_s):
+            raise self._full(requests, 1, "requests_per_minute", self.max_requests)
+        if counts is not None and not counts.take(tokens, self.max_tokens, now_s):
+            if requests is not None:
+                requests.take_back(1, now_s, now_s)
+            raise self._full(counts, tokens, "tokens_per_minute", self.max_tokens)
+        if urgent and self.urgent is not None and requests is not None:
+            share = self.limits.urgent_share or 1.0
+            if not self.urgent.take(1, max(1.0, share * requests.total), now_s):
+                requests.take_back(1, now_s, now_s)
+                if counts is not None:
+                    counts.take_back(tokens, now_s, now_s)
+                raise _over(self, "urgent_share", share, _SOON)
+
+    def _full(self, window: MinuteWindow, more: int, name: str, limit: float) -> Refused:
+        return _over(self, name, limit, window.seconds_until(more, limit) * SECOND)
+
+    def forget(self, held: Reservation, now_s: int) -> None:
+        """One less, as if it had not come."""
+        if self.requests is not None:
+            self.requests.take_back(1, held.at_s, now_s)
+        if self.tokens is not None:
+            self.tokens.take_back(held.tokens, held.at_s, now_s)
+        if held.urgent and self.urgent is not None:
+            self.urgent.take_back(1, held.at_s, now_s)
+
+    def is_idle(self, now_s: int) -> bool:
+        """Whether it would be the same if it were new."""
+        for window in (self.requests, self.tokens, self.urgent):
+            if window is not None:
+                window.advance(now_s)
+                if window.total:
+                    return False
+        return self.in_flight == 0
 
 
 class Reservation:
@@ -53,7 +106,7 @@ class Reservation:
 
 
 class Quotas:
-    """The accounts of all tenants."""
+    """The accounts of all tenants. On the path of every request where any tenant has limits."""
 
     def __init__(self, settings: TenantsSection) -> None:
         self._default = settings.default
@@ -70,84 +123,87 @@ class Quotas:
         Raises:
             Refused: QUOTA_EXCEEDED; nothing was taken.
         """
-        account = self._account(request.tenant)
-        limits, now_s = account.limits, now // SECOND
-        urgent = request.priority >= URGENT
-        tokens = request.tokens
-        if limits.in_flight is not None and account.in_flight >= limits.in_flight:
-            raise _over(account, "in_flight", limits.in_flight, _SOON)
-        if limits.queued is not None and account.queued >= limits.queued:
-            raise _over(account, "queued", limits.queued, _SOON)
-        if limits.requests_per_minute is not None:
-            _check(account, account.requests, 1, "requests_per_minute", now_s)
-        if limits.tokens_per_minute is not None:
-            _check(account, account.tokens, tokens, "tokens_per_minute", now_s)
-        if urgent and limits.urgent_share is not None:
-            _check_share(account, limits.urgent_share, now_s)
+        account = self._accounts.get(request.tenant) or self._new_account(request.tenant, now)
+        if account.in_flight >= account.max_in_flight:
+            raise _over(account, "in_flight", account.max_in_flight, _SOON)
+        if account.queued >= account.max_queued:
+            raise _over(account, "queued", account.max_queued, _SOON)
+        now_s = tokens = 0
+        urgent = False
+        if account.windows:
+            now_s, tokens = now // SECOND, request.tokens
+            urgent = request.priority >= URGENT
+            account.take(tokens, urgent, now_s)
         account.in_flight += 1
         account.queued += 1
-        account.requests.add(1, now_s)
-        account.tokens.add(tokens, now_s)
-        if urgent:
-            account.urgent.add(1, now_s)
         return Reservation(account, now_s, tokens, urgent)
 
     def take_back(self, held: Reservation, now: Instant) -> None:
         """The request was never queued: as if it had not come."""
         _leave(held)
-        account, now_s = held.account, now // SECOND
-        account.requests.take_back(1, held.at_s, now_s)
-        account.tokens.take_back(held.tokens, held.at_s, now_s)
-        if held.urgent:
-            account.urgent.take_back(1, held.at_s, now_s)
+        held.account.forget(held, now // SECOND)
 
     def release(self, held: Reservation, command: FinishRequest, now: Instant) -> None:
         """The request has ended; once per reservation."""
         if command.outcome is Outcome.REJECTED:
             self.take_back(held, now)
             return
-        _leave(held)
-        account, now_s = held.account, now // SECOND
-        used = _used(command, held.tokens)
-        if used < held.tokens:
-            account.tokens.take_back(held.tokens - used, held.at_s, now_s)
-        elif used > held.tokens:
-            account.tokens.add(used - held.tokens, now_s)
+        account = held.account
+        account.in_flight -= 1
+        if held.waits:
+            held.waits = False
+            account.queued -= 1
+        if account.tokens is not None:
+            used = _used(command, held.tokens)
+            if used < held.tokens:
+                account.tokens.take_back(held.tokens - used, held.at_s, now // SECOND)
+            elif used > held.tokens:
+                account.tokens.add(used - held.tokens, now // SECOND)
 
     def observe(self, happened: Sequence[Record]) -> None:
         """Of the driver: what was sent to a node no longer waits, what came back does again."""
         for record in happened:
-            if record.kind == records.DISPATCH_BATCH and record.batch is not None:
+            kind = record.kind
+            if kind == records.DISPATCH_BATCH and record.batch is not None:
                 for attempt in record.batch.attempts:
-                    _set_waiting(attempt.request, False)
-            elif record.kind == records.ATTEMPT_ENDED and record.attempt is not None:
+                    entry: Any = attempt.request.context
+                    if entry is not None:
+                        held = entry.reservation
+                        if held is not None and held.waits:
+                            held.waits = False
+                            held.account.queued -= 1
+            elif kind == records.ATTEMPT_ENDED and record.attempt is not None:
                 request = record.attempt.request
-                if not request.live and request.finished_at == 0:
-                    _set_waiting(request, True)
+                entry = request.context  # None once it has ended
+                if entry is not None and not request.live:
+                    held = entry.reservation
+                    if held is not None and not held.waits:
+                        held.waits = True
+                        held.account.queued += 1
 
     def usage(self, tenant: str) -> tuple[int, int]:
         """In flight and queued, of one tenant."""
         account = self._accounts.get(tenant)
         return (0, 0) if account is None else (account.in_flight, account.queued)
 
-    def _account(self, tenant: str) -> Account:
-        account = self._accounts.get(tenant)
-        if account is None:
-            if len(self._accounts) >= IDLE_TENANTS_MAX:
-                self._forget_idle()
-            limits = self._named.get(tenant, self._default)
-            account = self._accounts[tenant] = Account(tenant, limits)
+    def _new_account(self, tenant: str, now: Instant) -> Account:
+        if len(self._accounts) >= IDLE_TENANTS_MAX:
+            self._forget_idle(now // SECOND)
+        limits = self._named.get(tenant, self._default)
+        account = self._accounts[tenant] = Account(tenant, limits)
         return account
 
-    def _forget_idle(self) -> None:
-        """Tenants are named by callers, so there may be any number of them."""
-        idle = [
-            name
-            for name, each in self._accounts.items()
-            if not each.in_flight and not each.requests.total
-        ]
-        for name in idle or list(self._accounts)[:1]:
+    def _forget_idle(self, now_s: int) -> None:
+        """Tenants are named by callers, so there may be any number of them. If all are busy, the
+        oldest begin anew.
+        """
+        idle = [name for name, each in self._accounts.items() if each.is_idle(now_s)]
+        for name in idle or list(self._accounts)[: IDLE_TENANTS_MAX // 10]:
             del self._accounts[name]
+
+
+def _most(limit: int | None) -> float:
+    return math.inf if limit is None else limit
 
 
 def _leave(held: Reservation) -> None:
@@ -155,14 +211,6 @@ def _leave(held: Reservation) -> None:
     if held.waits:
         held.waits = False
         held.account.queued -= 1
-
-
-def _set_waiting(request: Request, waits: bool) -> None:
-    entry: Any = request.context
-    held: Reservation | None = None if entry is None else entry.reservation
-    if held is not None and held.waits is not waits:
-        held.waits = waits
-        held.account.queued += 1 if waits else -1
 
 
 def _used(command: FinishRequest, estimate: int) -> int:
@@ -174,21 +222,6 @@ def _used(command: FinishRequest, estimate: int) -> int:
     if not request.attempts:
         return 0  # what never ran used nothing
     return estimate
-
-
-def _check(account: Account, window: MinuteWindow, more: int, name: str, now_s: int) -> None:
-    window.advance(now_s)
-    limit: int = getattr(account.limits, name)
-    if window.total + more > limit:
-        raise _over(account, name, limit, window.seconds_until(more, limit) * SECOND)
-
-
-def _check_share(account: Account, share: float, now_s: int) -> None:
-    account.urgent.advance(now_s)
-    account.requests.advance(now_s)
-    urgent = account.urgent.total + 1
-    if urgent > max(1.0, share * (account.requests.total + 1)):
-        raise _over(account, "urgent_share", share, _SOON)
 
 
 def _over(account: Account, name: str, limit: float, retry_after: int) -> Refused:

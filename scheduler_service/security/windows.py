@@ -34,6 +34,17 @@ class MinuteWindow:
                 self._ring[second % SECONDS] = 0
         self._at = now_s
 
+    def take(self, amount: int, limit: float, now_s: int) -> bool:
+        """Count it if the sum then is within the limit; whether it was."""
+        if now_s != self._at:
+            self.advance(now_s)
+        total = self.total + amount
+        if total > limit:
+            return False
+        self.total = total
+        self._ring[self._at % SECONDS] += amount
+        return True
+
     def add(self, amount: int, now_s: int) -> None:
         """Count it."""
         self.advance(now_s)
@@ -42,15 +53,16 @@ class MinuteWindow:
 
     def take_back(self, amount: int, then_s: int, now_s: int) -> None:
         """Count less in a second that may be over, or forgotten."""
-        self.advance(now_s)
+        if now_s != self._at:
+            self.advance(now_s)
         if now_s - then_s < SECONDS:
             amount = min(amount, self._ring[then_s % SECONDS])
             self._ring[then_s % SECONDS] -= amount
             self.total -= amount
 
-    def seconds_until(self, room: int, limit: int) -> int:
+    def seconds_until(self, room: int, limit: float) -> int:
         """How long until `room` more fit below the limit; for ever too much: a whole minute."""
-        excess = self.total + room - limit
+        excess: float = self.total + room - limit
         for age in range(SECONDS - 1, -1, -1):
             if excess <= 0:
                 return SECONDS - 1 - age
