@@ -23,6 +23,16 @@ class CliError(Exception):
         self.next_step = next_step
         self.exit_code = exit_code
 
+    @classmethod
+    def stream_ended(cls) -> CliError:
+        """What was to be followed until Ctrl-C is over."""
+        return cls(
+            "the scheduler ended the stream",
+            why="it stops or restarts",
+            next_step="the same again when it is back",
+            exit_code=UNREACHABLE,
+        )
+
     def text(self) -> str:
         """The lines for standard error."""
         lines = [f"error: {self.what}"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchyard.cli.asks import ask_admin, take
+from batchyard.cli.failures import CliError
 from batchyard.cli.options import DurationType, pass_settings, server_options
 from batchyard.cli.output import emit_line, emit_list, note
 from batchyard.cli.settings import Settings
@@ -66,6 +67,7 @@ def list_events(
             for event in batch.events:
                 if _matches(event, request_id, node_id):
                     _print(settings, event)
+        raise CliError.stream_ended()
 
     ask_admin(settings, work)
 

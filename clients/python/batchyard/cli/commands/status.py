@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchyard.cli.asks import ask_admin
+from batchyard.cli.failures import CliError
 from batchyard.cli.options import DurationType, pass_settings, server_options
 from batchyard.cli.output import console, emit_document, emit_line, write_lines
 from batchyard.cli.settings import Settings
@@ -72,15 +73,16 @@ def _watch_screen(settings: Settings, interval: float) -> None:
 
 
 def _line_of(settings: Settings) -> Callable[[Document], None]:
-    """One line per message: JSON, or the figures of the cluster line."""
+    """One line per message: JSON, or figures below a line of their keys."""
     if settings.format() in ("json", "yaml", "name"):
         return emit_line
+    keys = ("generate_time", "queue_size", "oldest_wait_ms")
+    totals = ("received", "succeeded", "failed")
+    print("\t".join((*keys, *totals)), flush=True)
 
     def figures(document: Document) -> None:
-        keys = ("generate_time", "queue_size", "oldest_wait_ms")
-        totals = document["totals"]
         cells = [str(document[key]) for key in keys]
-        cells += [str(totals[key]) for key in ("received", "succeeded", "failed")]
+        cells += [str(document["totals"][key]) for key in totals]
         print("\t".join(cells), flush=True)
 
     return figures
@@ -91,3 +93,4 @@ async def _follow(admin: AsyncAdmin, interval: float, show: Callable[[Document],
 
     async for message in admin.watch_report(interval=interval):
         show(status_document(message))
+    raise CliError.stream_ended()
