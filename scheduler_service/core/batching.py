@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from scheduler_service.core import batch_times
 from scheduler_service.core.interfaces import BatchView, WaitUntil
 from scheduler_service.core.placement import room_of
 from scheduler_service.core.queues import Walk
 from scheduler_service.core.state import Pool, State
-from scheduler_service.core.types import NEVER, Batch, BatchRules, Engine, Request, Traits
+from scheduler_service.core.types import NEVER, Batch, BatchRules, Engine, Instant, Request, Traits
 
 MAX_LOOKS = 4  # requests looked at per place in a batch, where unlike ones lie between
+SHORT = 32  # inputs up to this length are alike to the former's own length ratio
 _UNKNOWN = Traits()
 
 
 def new_batch(state: State, engine: Engine, model: str, why: str, *, atomic: bool) -> Batch:
     """An empty batch."""
     inputs_max = engine.max_batch if atomic else 0
-    return Batch(f"b{state.new_id():x}", engine, model, atomic, why, state.now, inputs_max)
+    batch = Batch(f"b{state.new_id():x}", engine, model, atomic, why, state.now, inputs_max)
+    batch.behind = atomic and bool(engine.open_batches)
+    return batch
 
 
 def form(state: State, pool: Pool, engine: Engine) -> Batch | WaitUntil:
@@ -30,28 +34,40 @@ def form(state: State, pool: Pool, engine: Engine) -> Batch | WaitUntil:
     full = len(pool.queue) >= inputs_max
     waiting = [] if full else list(pool.queue)
     estimate = engine.service.get(pool.model) or pool.estimate
+    time = batch_times.time_of(engine, pool.model)
+    inputs = inputs_max if full else sum(engine.charge_of(r) for r in waiting)
     view = BatchView(
-        waiting=inputs_max if full else sum(engine.charge_of(r) for r in waiting),
+        waiting=inputs,
         inputs_max=inputs_max,
         oldest_at=min((r.queued_at for r in waiting), default=state.now),
         earliest_deadline=min((r.deadline for r in waiting), default=NEVER),
         expected_service=estimate.mean,
+        single=time.expect(1),
+        whole=time.expect(min(inputs, inputs_max)),
+        size_limit=time.size_limit,
+        arrivals=pool.arrivals.per_second,
     )
     verdict = state.policies.former.decide(view, state.now)
     if isinstance(verdict, WaitUntil):
         return verdict
-    return new_batch(state, engine, pool.model, verdict.reason, atomic=True)
+    batch = new_batch(state, engine, pool.model, verdict.reason, atomic=True)
+    batch.inputs_max = min(batch.inputs_max, verdict.inputs_max or batch.inputs_max)
+    batch.reserve, batch.length_ratio = verdict.reserve, verdict.length_ratio
+    return batch
 
 
 def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
     """The requests of the batch, in queue order; the caller takes each from the walk.
 
+    Where the batch keeps deadlines it is the largest prefix of them that ends before the earliest
+    of its deadlines; those that could not be met alone do not count.
     When the floor's turn comes within the batch and its request does not fit in, the batch ends
     there, so that the next one begins with it.
     """
     engine = batch.engine
     rules = engine.spec.rules
-    room = min(engine.max_batch, room_of(state, engine))
+    room = min(batch.inputs_max, room_of(state, engine))
+    clock = _Deadlines(state.now, batch)
     first: Request | None = None
     shortest = longest = 0
     looks = MAX_LOOKS * room
@@ -61,6 +77,9 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
             return
         looks -= 1
         inputs = engine.charge_of(request)
+        if first is None:  # the head goes, whatever the size limit says
+            room = max(room, min(inputs, engine.max_batch, room_of(state, engine)))
+            batch.inputs_max = max(batch.inputs_max, room)
         length = (request.traits or _UNKNOWN).length
         low = min(shortest, length) if first else length
         high = max(longest, length)
@@ -73,6 +92,10 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
                 and _shape_fits(rules, low, high, batch)
             )
         )
+        if fits and not clock.takes(request, inputs):
+            if clock.over:
+                return
+            fits = False
         if fits:
             first = first or request
             shortest, longest = low, high
@@ -85,6 +108,38 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
             return
         else:
             walk.skip(request)
+
+
+class _Deadlines:
+    """The deadlines of a batch that is being filled."""
+
+    __slots__ = ("_batch", "_earliest", "_now", "_time", "inputs", "over")
+
+    def __init__(self, now: Instant, batch: Batch) -> None:
+        self._batch = batch
+        self._now = now
+        self._time = batch.engine.batch_times.get(batch.model)
+        self._earliest = NEVER
+        self.inputs = 0
+        self.over = False  # nobody can join any more
+
+    def takes(self, request: Request, inputs: int) -> bool:
+        """Whether it may join without making itself or an earlier one late; if so it is in."""
+        if self._batch.reserve and self._time is not None:
+            if self.inputs and self._ends(self.inputs + inputs) > self._earliest:
+                self.over = True
+                return False
+            if request.deadline < NEVER and self._ends(inputs) <= request.deadline:
+                if self.inputs and self._ends(self.inputs + inputs) > request.deadline:
+                    self.over = True
+                    return False
+                self._earliest = min(self._earliest, request.deadline)
+        self.inputs += inputs
+        return True
+
+    def _ends(self, inputs: int) -> Instant:
+        assert self._time is not None
+        return self._now + int(self._batch.reserve * self._time.expect(inputs))
 
 
 def _passes(state: State, request: Request, engine: Engine) -> bool:
@@ -115,7 +170,10 @@ def alike(rules: BatchRules, one: Request, other: Request) -> bool:
 
 
 def _shape_fits(rules: BatchRules, shortest: int, longest: int, batch: Batch) -> bool:
-    """Whether padding stays within the engine's limits if one more joins."""
+    """Whether padding stays within the limits if one more joins."""
+    ratio = 0.0 if rules.max_length_ratio or not shortest else batch.length_ratio
+    if ratio and longest > ratio * max(SHORT, shortest):
+        return False
     if rules.max_length_ratio and longest > rules.max_length_ratio * max(1, shortest):
         return False
     return not rules.max_tokens or longest * (len(batch.attempts) + 1) <= rules.max_tokens

@@ -78,6 +78,10 @@ class BatchView:
     oldest_at: Instant  # when its oldest began to wait
     earliest_deadline: Instant  # of those who wait
     expected_service: Duration  # of a batch; 0: unknown
+    single: Duration = 0  # of a batch of one input; 0: unknown
+    whole: Duration = 0  # of a batch of all that wait and fit in; 0: unknown
+    size_limit: int = 0  # inputs, by what `resize` said; 0: none
+    arrivals: float = 0.0  # inputs per second
 
 
 @dataclass(slots=True)
@@ -85,6 +89,10 @@ class Close:
     """Send it now."""
 
     reason: str
+    inputs_max: int = 0  # 0: as the engine takes
+    # Who would make an earlier one late, by this many times the expected duration, stays out.
+    reserve: float = 0.0  # 0: everybody may join
+    length_ratio: float = 0.0  # longest over shortest input, where the engine gives none
 
 
 @dataclass(slots=True)
@@ -99,6 +107,10 @@ class BatchFormer(Protocol):
 
     def decide(self, view: BatchView, now: Instant) -> Close | WaitUntil:
         """Called whenever a batch's pool changed, and at the instant it asked for."""
+        ...
+
+    def resize(self, limit: int, inputs_max: int, size: int, took: Duration) -> int:
+        """The most inputs from now on, after a batch of `size` took so long; 0: no limit."""
         ...
 
 

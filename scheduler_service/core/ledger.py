@@ -10,7 +10,7 @@ Two ends of an attempt, often at different times:
 
 from __future__ import annotations
 
-from scheduler_service.core import records
+from scheduler_service.core import batch_times, records
 from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reason
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_attempt, move_availability
@@ -52,6 +52,8 @@ def end(
     batch.open_items -= 1
     if batch.open_items == 0:
         state.record(records.BATCH_FINISHED, batch=batch, node_id=attempt.node.node_id)
+        if batch.atomic:
+            batch_times.batch_over(state, batch)
 
 
 def revoke(state: State, attempt: Attempt, how: AttemptState, reason: Reason) -> None:

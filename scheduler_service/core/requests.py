@@ -135,6 +135,8 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
     if returning and not pool.live and degrade(state, request, "no_capacity"):
         pool = state.pools[request.served_model]
     request.in_queue = True
+    if pool.has_static and not returning:
+        pool.arrivals.add(state.now, request.inputs)
     pool.queue.push(request, returning=returning)
     state.waiting_bytes += request.size_bytes
     _arm_wait(state, request, pool)

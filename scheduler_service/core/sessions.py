@@ -207,6 +207,7 @@ def _build_engines(node: Node, spec: NodeSpec, old: Node | None) -> None:
             former = before.get(engine_spec.engine_id)
             if former is not None:
                 engine.service, engine.slowness = former.service, former.slowness
+                engine.batch_times = former.batch_times
         else:
             _keep_health(engine, engine_spec)
         engine.spec, engine.models = engine_spec, models

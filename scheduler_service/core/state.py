@@ -6,12 +6,19 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from scheduler_service.core.batch_times import Rate
 from scheduler_service.core.commands import Command
 from scheduler_service.core.demand import Demand
 from scheduler_service.core.events import NodeJoined
 from scheduler_service.core.interfaces import LoadSpread, PolicySet, PoolLoad
 from scheduler_service.core.openings import SMALL, Openings
-from scheduler_service.core.outcomes import NodeAvailability, NodeHealth, Outcome, Reason
+from scheduler_service.core.outcomes import (
+    EngineMode,
+    NodeAvailability,
+    NodeHealth,
+    Outcome,
+    Reason,
+)
 from scheduler_service.core.queues import PoolQueue
 from scheduler_service.core.records import Record
 from scheduler_service.core.relay import Relay
@@ -59,6 +66,8 @@ class Pool:
     unusable: tuple[tuple[Engine, str], ...] = ()  # the others, and why; never changed in place
     members: frozenset[Engine] = frozenset()  # as `usable`
     has_backups: bool = False
+    has_static: bool = False
+    arrivals: Rate = field(default_factory=Rate)  # where there are static engines
     openings: Openings | None = None  # of a large pool's primaries, or backups without any
     homes: dict[str, Engine] = field(default_factory=dict)  # of a large pool, by affinity key
     spread: LoadSpread = field(default_factory=LoadSpread)
@@ -98,6 +107,7 @@ class Pool:
         self.members = frozenset(self.usable)
         primaries = [e for e in self.usable if not e.node.backup]
         self.has_backups = 0 < len(primaries) < len(self.usable)
+        self.has_static = any(e.spec.mode is EngineMode.STATIC for e in engines)
         drawn = primaries or self.usable
         self.openings = Openings(drawn, seed) if len(drawn) > SMALL else None
         self.spread.at = -NEVER

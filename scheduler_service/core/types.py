@@ -23,6 +23,7 @@ from scheduler_service.core.outcomes import (
 )
 
 if TYPE_CHECKING:
+    from scheduler_service.core.batch_times import BatchTime
     from scheduler_service.core.relay import Output
 
 Instant = int  # nanoseconds of a monotonic clock
@@ -167,6 +168,9 @@ class Batch:
     close_reason: str  # "size", "timeout", "deadline", "idle_node", "floor", "credit"
     created_at: Instant
     inputs_max: int = 0  # as its engine had it then; 0: not limited
+    reserve: float = 0.0  # times its expected duration that deadlines leave to it; 0: not looked at
+    length_ratio: float = 0.0  # longest over shortest input; 0: no limit
+    behind: bool = False  # another one ran on the engine when it was sent
     oldest_wait: Duration = 0
     attempts: list[Attempt] = field(default_factory=list)
     open_items: int = 0  # attempts that have not ended
@@ -198,6 +202,7 @@ class ModelSpec:
     prefill_rate: float = 0.0  # prompt tokens per second by its profile; 0: unknown
     # By its profile: (inputs that run, time per output token of each), rising. Empty: unknown.
     token_times: tuple[tuple[int, Duration], ...] = ()
+    batch_times: tuple[tuple[int, Duration], ...] = ()  # static: (inputs, time of such a batch)
 
 
 @dataclass(slots=True)
@@ -270,6 +275,7 @@ class Engine:
     blocked_until: Instant = 0  # it refused work: left alone until then
     healed: int = 0
     service: dict[str, ServiceEstimate] = field(default_factory=dict)  # by model
+    batch_times: dict[str, BatchTime] = field(default_factory=dict)  # static; by model
     slowness: dict[str, float] = field(default_factory=dict)  # by model: took / stated; `profile`
     prefill_until: Instant = 0  # when all prompts sent are taken in, by the profile
     slots_limit: int = 0  # fewer than its slots, since it preempted; 0: all of them

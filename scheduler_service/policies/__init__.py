@@ -25,7 +25,7 @@ from scheduler_service.policies import (
 
 ORDERING: Final = {"aged": ordering.Aged, "strict": ordering.Strict, "fifo": ordering.Fifo}
 ADMISSION: Final = {"bounded": admission.Bounded, "open": admission.Open}
-FORMER: Final = {"windowed": batching.Windowed}
+FORMER: Final = {"windowed": batching.Windowed, "feasible": batching.Feasible}
 FILTERS: Final = {
     "tried": filters.Tried,
     "task_type": filters.TaskType,

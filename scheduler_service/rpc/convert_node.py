@@ -169,8 +169,8 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
         if not 1 <= len(model.model) <= 256:
             raise _invalid(f"{path}.models[{index}].model", "must have 1 to 256 characters")
         models.append(_model(model, inactive, services.get(model.model, 0)))
-        if mode is EngineMode.CONTINUOUS and model.model in profiles:
-            _take_profile(models[-1], profiles[model.model])
+        if model.model in profiles:
+            _take_profile(models[-1], mode, profiles[model.model])
     names = [model.model for model in models]
     if len(set(names)) < len(names):
         raise _invalid(f"{path}.models", f"name a model twice: {', '.join(sorted(names))}")
@@ -201,17 +201,20 @@ def _model(model: pb.ModelDescriptor, inactive: set[str], service: Duration) -> 
     )
 
 
-def _take_profile(model: ModelSpec, profile: pb.ServiceProfile) -> None:
-    """What the profile says of prompts and tokens; points that do not rise are left out."""
-    rate = profile.prefill_tokens_per_second
-    if math.isfinite(rate) and rate > 0:
-        model.prefill_rate = rate
+def _take_profile(model: ModelSpec, mode: EngineMode, profile: pb.ServiceProfile) -> None:
+    """What the profile says of prompts and tokens, or batches; only points that rise count."""
     times: list[tuple[int, Duration]] = []
     for point in profile.points:
         time = nanoseconds(point.time)
         if point.concurrency > (times[-1][0] if times else 0) and time:
             times.append((point.concurrency, time))
+    if mode is EngineMode.STATIC:
+        model.batch_times = tuple(times)
+        return
     model.token_times = tuple(times)
+    rate = profile.prefill_tokens_per_second
+    if math.isfinite(rate) and rate > 0:
+        model.prefill_rate = rate
 
 
 def _rules(rules: pb.BatchKeyRules, path: str) -> BatchRules:

@@ -257,6 +257,10 @@ def test_admission_keeps_the_hard_bounds(name: str) -> None:
         oldest_at=INSTANTS,
         earliest_deadline=st.one_of(st.just(NEVER), st.integers(NOW - SECOND, NOW + SECOND)),
         expected_service=DURATIONS,
+        single=DURATIONS,
+        whole=DURATIONS,
+        size_limit=st.integers(0, 8),
+        arrivals=st.sampled_from([0.0, 1.0, 1e3, 1e9]),
     ),
 )
 def test_batch_former_closes_or_names_an_instant_to_come(name: str, view: BatchView) -> None:
@@ -271,6 +275,14 @@ def test_batch_former_closes_or_names_an_instant_to_come(name: str, view: BatchV
         assert verdict.reason in ("size", "timeout", "deadline", "idle_node")
     if view.waiting >= view.inputs_max:
         assert isinstance(verdict, Close)
+
+
+@given(names("batch"), st.integers(1, 64), st.integers(1, 64), st.integers(1, 64), DURATIONS)
+def test_batch_size_stays_between_one_and_the_engines(
+    name: str, limit: int, inputs_max: int, size: int, took: int
+) -> None:
+    resized = twice("batch", name, "resize", limit, inputs_max, size, took)
+    assert 0 <= resized <= inputs_max
 
 
 # Placement.

@@ -109,8 +109,9 @@ def test_profile_gives_the_service_time(mode: pb.EngineMode, expected: int) -> N
     assert made.models[0].configured_service == expected * MILLISECOND
     assert convert_node.services(node, report) == {("e1", "m"): expected * MILLISECOND}
     continuous = mode == pb.ENGINE_MODE_CONTINUOUS
-    times = ((1, 20 * MILLISECOND), (8, 90 * MILLISECOND)) if continuous else ()
-    assert made.models[0].token_times == times
+    times = ((1, 20 * MILLISECOND), (8, 90 * MILLISECOND))
+    assert made.models[0].token_times == (times if continuous else ())
+    assert made.models[0].batch_times == (() if continuous else times)
     assert made.models[0].prefill_rate == (2_000 if continuous else 0)
 
 
