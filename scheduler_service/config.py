@@ -39,6 +39,7 @@ HOUR: Final = 60 * MINUTE
 Port = Annotated[int, Field(strict=True, ge=0, le=65535)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 PositiveCount = Annotated[int, Field(strict=True, ge=1)]
+Weight = Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Flag = Annotated[bool, Field(strict=True)]
 # As the protocol has it: 1..256 characters; spaces at the ends would make two names look alike.
@@ -108,6 +109,11 @@ class QueueSection(Section):
     floor_every: Count = 8
     """Of so many consecutive dispatches of a pool one goes to the oldest request that the order
     passed over, so that nothing starves. 0: off."""
+    headroom: Count = 0
+    """Free slots of a pool that job items leave to interactive requests."""
+    weights: dict[str, Weight] = Field(default_factory=dict)
+    """Shares of tenants (of `user_id` where no tenant is known) that wait with equal priority; 1
+    where not named. With `{gold: 3}` gold gets three times as much as any other."""
     no_node_grace: DurationNs = 30 * SECOND
     """How long a request waits for a first live node of its model before NO_CAPACITY."""
 
@@ -175,6 +181,10 @@ class PoliciesSection(Section):
 
     order: Choice = PolicyChoice(name=policies.DEFAULTS["order"])
     """Which waiting request goes next?"""
+    order_by_model: dict[ModelName, Choice] = Field(default_factory=dict)
+    """The same for models that have an order of their own."""
+    preempt: Choice = PolicyChoice(name=policies.DEFAULTS["preempt"])
+    """From when on may a running job item be stopped for an interactive request?"""
     admission: Choice = PolicyChoice(name=policies.DEFAULTS["admission"])
     """May a request enter, or is it refused at once?"""
     batch: Choice = PolicyChoice(name=policies.DEFAULTS["batch"])
@@ -377,7 +387,9 @@ class SchedulerConfig(Section):
         """The policies in force."""
         names: dict[str, str] = {}
         options: dict[str, dict[str, Any]] = {}
-        for question, choice in self.policies.values().items():
+        chosen = self.policies.values()
+        own_orders = chosen.pop("order_by_model")
+        for question, choice in chosen.items():
             names[question] = choice.name
             options[question] = read_options(question, choice.name, choice.options)
         if names["failover"] == "backoff":
@@ -385,7 +397,13 @@ class SchedulerConfig(Section):
             options["failover"] |= {"settings": settings, "seed": seed}
         for key in scale_options(names["autoscale"]):
             options["autoscale"][key] = getattr(self.autoscale, key)
-        return policies.build(names, options)
+        orderings = {
+            self.aliases().get(model, model): policies.make(
+                "order", choice.name, **read_options("order", choice.name, choice.options)
+            )
+            for model, choice in own_orders.items()
+        }
+        return policies.build(names, options, orderings)
 
     def task_defaults(self) -> TaskTypes:
         """What the edge fills in by task type, aliases of models resolved."""

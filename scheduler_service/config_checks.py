@@ -122,9 +122,13 @@ def _autoscale(config: SchedulerConfig) -> Iterator[Finding]:
 
 
 def _policies(config: SchedulerConfig) -> Iterator[Finding]:
-    for question, choice in config.policies.values().items():
+    chosen = config.policies.values()
+    own_orders = chosen.pop("order_by_model")
+    choices = [(question, question, choice) for question, choice in chosen.items()]
+    choices += [(f"order_by_model.{model}", "order", c) for model, c in own_orders.items()]
+    for place, question, choice in choices:
         for path, text in faults(question, choice.name, choice.options):
-            yield Finding((f"policies.{question}.{path}",), text)
+            yield Finding((f"policies.{place}.{path}",), text)
 
 
 def _names(config: SchedulerConfig) -> Iterator[Finding]:

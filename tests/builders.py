@@ -230,14 +230,12 @@ class Agent:
             batch.engine.max_batch
         ), f"{name} got too large a batch"
 
-    def cancel(self, dispatch_ids: Sequence[int]) -> None:
+    def cancel(self, dispatch_ids: Sequence[int], reason: Reason) -> None:
         """Stop these, unless it does not obey; each has a result all the same."""
         self.cancelled += dispatch_ids
         mine = [d for d in dispatch_ids if d in self.held]
         if mine and self.obeys and not self.frozen:
-            self.world.later(
-                lambda: self.finish_ids(mine, reason=Reason.CANCELLED_BY_CLIENT, output_tokens=0)
-            )
+            self.world.later(lambda: self.finish_ids(mine, reason=reason, output_tokens=0))
 
     def abandon(self, dispatch_ids: Sequence[int]) -> None:
         """Stop these and forget them."""
@@ -491,7 +489,7 @@ class World:
             agent.abandon(command.abandon)
             self.later(lambda: self.step(agent.credits()))
         elif isinstance(command, cmd.CancelAttempts):
-            agent.cancel(command.dispatch_ids)
+            agent.cancel(command.dispatch_ids, command.reason)
         elif isinstance(command, cmd.CloseSession):
             agent.closed.append(command)
             agent.connected = False

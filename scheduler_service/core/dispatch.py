@@ -14,13 +14,14 @@ from scheduler_service.core import (
     health,
     ledger,
     placement,
+    preemption,
     profile,
     records,
     requests,
 )
 from scheduler_service.core.commands import DispatchBatch
 from scheduler_service.core.interfaces import WaitUntil
-from scheduler_service.core.outcomes import EngineMode, RequestState
+from scheduler_service.core.outcomes import EngineMode, RequestClass, RequestState
 from scheduler_service.core.queues import Walk
 from scheduler_service.core.relay import Output
 from scheduler_service.core.state import Pool, State
@@ -38,10 +39,11 @@ def decide(state: State) -> None:
     open_pools = {m: state.pools[m] for m in state.dirty if len(state.pools[m].queue)}
     state.dirty.clear()
     outbox: dict[tuple[str, str, str], Batch] = {}
+    wanted: dict[Engine, None] = {}
     while open_pools:
         alone = len(open_pools) == 1
         pool = next(iter(open_pools.values())) if alone else _best_pool(state, open_pools)
-        if not _dispatch(state, pool, outbox, one_batch=not alone):
+        if not _dispatch(state, pool, outbox, wanted, one_batch=not alone):
             del open_pools[pool.model]
     for batch in outbox.values():
         _send(state, batch)
@@ -50,19 +52,21 @@ def decide(state: State) -> None:
 def _best_pool(state: State, pools: dict[str, Pool]) -> Pool:
     """The pool whose next request is the most urgent by the order."""
     ordering, now = state.policies.ordering, state.now
-
-    def key(pool: Pool) -> tuple[int, ...]:
-        heads = pool.queue.heads()
-        top = min(h.request_class for h in heads)
-        return (top, *min(ordering.key(h, now) for h in heads if h.request_class is top))
-
-    return min(pools.values(), key=key)
+    return min(pools.values(), key=lambda pool: pool.queue.first(ordering, now))
 
 
 def _dispatch(
-    state: State, pool: Pool, outbox: dict[tuple[str, str, str], Batch], *, one_batch: bool
+    state: State,
+    pool: Pool,
+    outbox: dict[tuple[str, str, str], Batch],
+    wanted: dict[Engine, None],
+    *,
+    one_batch: bool,
 ) -> bool:
-    """Dispatch from one pool; whether it stopped with more that may go now."""
+    """Dispatch from one pool; whether it stopped with more that may go now.
+
+    `wanted`: engines that interactive requests wait for in vain in this step; job items stay out.
+    """
     engines = placement.Placement(state, pool)
     if not engines.usable and health.relent(state, pool):
         engines = placement.Placement(state, pool)
@@ -70,8 +74,8 @@ def _dispatch(
         if not pool.live:
             requests.note_no_node(state, pool)
         return False
-    walk = pool.queue.walk(state.policies.ordering, state.now)
-    more = False
+    walk = pool.queue.walk(state.policies.ordering_of(pool.model), state.now)
+    more = short = False
     skips = barred = 0
     while skips < MAX_SKIPS and barred < MAX_BARRED:
         request = walk.peek()
@@ -81,12 +85,23 @@ def _dispatch(
         if choice.engine is None:
             if choice.unfit:
                 requests.note_unfit(state, request)
+            short = short or choice.blocked_by_credit
             if choice.hold(walk.floor):
                 break
+            if state.jobs_running or pool.queue.jobs:
+                _want(request, engines, wanted)
             walk.skip(request)
             skips += 1
             barred += choice.barred
             continue
+        if request.request_class is RequestClass.JOB and not walk.floor:
+            headroom = state.settings.queue.headroom
+            if headroom and engines.room() - choice.engine.charge_of(request) < headroom:
+                break
+            if choice.engine in wanted:
+                walk.skip(request)
+                skips += 1
+                continue
         if choice.engine.spec.mode is EngineMode.STATIC:
             formed = batching.form(state, pool, choice.engine)
             if isinstance(formed, WaitUntil):
@@ -107,7 +122,14 @@ def _dispatch(
     walk.finish()
     for request in walk.expired:
         requests.expire(state, request)
+    if short and not more and state.jobs_running and pool.queue.interactive:
+        preemption.make_room(state, pool, engines)
     return more and len(pool.queue) > 0
+
+
+def _want(request: Request, engines: placement.Placement, wanted: dict[Engine, None]) -> None:
+    if request.request_class is RequestClass.INTERACTIVE:
+        wanted.update(dict.fromkeys(engines.waits_for(request)))
 
 
 def _open_batch(
@@ -163,7 +185,7 @@ def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> Attempt
         state.relay.open(attempt.dispatch_id, request.output, attempt, sole=sole)
     request.live[attempt.dispatch_id] = attempt
     profile.note_dispatch(attempt, state.now)
-    ledger.charge(attempt)
+    ledger.charge(state, attempt)
     move_request(request, RequestState.DISPATCHED)
     return attempt
 

@@ -16,7 +16,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler_service.core import health, ledger, profile, records, requests
+from scheduler_service.core import (
+    fairness,
+    health,
+    ledger,
+    preemption,
+    profile,
+    records,
+    requests,
+    resumption,
+)
 from scheduler_service.core.commands import AcknowledgeResults, StartOutput
 from scheduler_service.core.events import ItemEnd, ItemsFinished, ItemsRunning, OutputsBegun
 from scheduler_service.core.interfaces import GiveUp
@@ -27,10 +36,9 @@ from scheduler_service.core.outcomes import (
     RequestState,
     ResumeMode,
 )
-from scheduler_service.core.relay import Output
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_request
-from scheduler_service.core.types import Attempt, Instant, Node, Request, ServiceEstimate
+from scheduler_service.core.types import Attempt, Instant, Node, ServiceEstimate
 
 CALLERS_FAULT: Final = frozenset(
     {
@@ -124,6 +132,8 @@ def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None
     reason = item.reason
     if reason is Reason.NONE:
         _succeed(state, node, attempt, item)
+    elif attempt.preempted_for and preemption.gave_way(item):
+        preemption.take_back(state, attempt)
     elif item.refused:
         _refused(state, node, attempt, item)
     elif reason in CALLERS_FAULT:
@@ -159,6 +169,9 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     state.totals.input_tokens += item.input_tokens
     state.totals.output_tokens += item.output_tokens
     requests.answered_by(state, attempt)
+    cost = fairness.actual_cost(attempt.request, item.input_tokens, item.output_tokens, took)
+    if cost != attempt.request.cost:
+        state.pools[model].queue.reconcile(attempt.request, cost)
     if (drain := ledger.open_drain(attempt)) is not None:
         drain.finished.append(attempt.request.request_id)
     ledger.end(state, attempt, AttemptState.SUCCEEDED, Reason.NONE)
@@ -235,12 +248,11 @@ def _resume(state: State, attempt: Attempt) -> bool:
     if output is None or not output.begun:
         return True
     mode = request.resume_mode
-    if mode is not ResumeMode.FAIL and _can_continue(state, request):
+    if mode is not ResumeMode.FAIL and resumption.can_continue(state, request):
         request.continuing = True
         return True
     if mode is ResumeMode.RESTART:
-        request.output = Output(state.new_id(), output.sink)
-        request.continuing = False
+        resumption.restart(state, request)
         return True
     _give_up(
         state, attempt, Reason.STREAM_INTERRUPTED,
@@ -248,17 +260,6 @@ def _resume(state: State, attempt: Attempt) -> bool:
         "which cannot be continued",
     )  # fmt: skip
     return False
-
-
-def _can_continue(state: State, request: Request) -> bool:
-    """One unguided choice of text, and a model that goes on from prompt plus output."""
-    assert request.output is not None
-    plain = all(
-        choice == 0 and channel in (0, 1) for choice, channel, _ in request.output.positions()
-    )
-    engines = state.pools[request.served_model].engines
-    resumable = any(e.models[request.served_model].resumable for e in engines)
-    return request.continuable and plain and (resumable or not engines)
 
 
 def _give_up(state: State, attempt: Attempt, reason: Reason, message: str) -> None:

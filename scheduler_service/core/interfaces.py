@@ -7,7 +7,7 @@ named and chosen in the configuration (`policies/__init__.py` has the registry).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,11 +23,33 @@ from scheduler_service.core.types import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Discipline:
+    """How a pool's queue orders interactive requests before it asks which band goes next."""
+
+    banded: bool = True  # by priority; else all are in one band
+    fair: bool = True  # between users inside of a band (`fairness.py`); else by place alone
+    window: int = 8_192  # cost by which a deadline may come before a fair share; 0: pure fairness
+    sjf: bool = False  # of equal latest start, the cheaper (by powers of two) first
+
+
 class Ordering(Protocol):
     """Which band head goes next?"""
 
+    def discipline(self) -> Discipline:
+        """Asked once per pool."""
+        ...
+
     def key(self, head: Request, now: Instant) -> tuple[int, ...]:
-        """The smallest goes first. Total: it ends in the request's place."""
+        """Of an interactive request. The smallest goes first. Total: it ends in the place."""
+        ...
+
+
+class Preemption(Protocol):
+    """From when on may a running job item be stopped for an interactive request?"""
+
+    def allowed_from(self, item: Attempt) -> Instant:
+        """NEVER: it runs to its end."""
         ...
 
 
@@ -284,3 +306,9 @@ class PolicySet:
     failover: Failover
     autoscale: Autoscale
     health: Health
+    preemption: Preemption
+    orderings: Mapping[str, Ordering] = field(default_factory=dict)  # of pools that have their own
+
+    def ordering_of(self, pool: str) -> Ordering:
+        """The pool's own, or the one for all."""
+        return self.orderings.get(pool, self.ordering)

@@ -83,6 +83,8 @@ def _check_queue(state: State, pool: Pool) -> int:
             _broken(f"request {request.rid} is in a wrong pool")
     if count != len(pool.queue):
         _broken(f"pool {pool.model}: {count} wait, {len(pool.queue)} are counted")
+    if pool.queue.in_turn() not in (0, pool.queue.interactive):
+        _broken(f"pool {pool.model}: not all that wait have a turn")
     return waiting_bytes
 
 

@@ -11,13 +11,13 @@ Two ends of an attempt, often at different times:
 from __future__ import annotations
 
 from scheduler_service.core import batch_times, records
-from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reason
+from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reason, RequestClass
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_attempt, move_availability
 from scheduler_service.core.types import Attempt, Drain, Node
 
 
-def charge(attempt: Attempt) -> None:
+def charge(state: State, attempt: Attempt) -> None:
     """Enter a dispatched attempt into the books."""
     engine, node = attempt.engine, attempt.node
     node.items_sent += 1
@@ -27,11 +27,19 @@ def charge(attempt: Attempt) -> None:
     engine.charged_tokens += attempt.tokens
     engine.in_flight_inputs += attempt.inputs
     engine.in_flight_items += 1
+    if attempt.request.request_class is RequestClass.JOB:
+        note_job(state, attempt)
     batch = attempt.batch
     batch.attempts.append(attempt)
     batch.open_items += 1
     batch.held_items += 1
     engine.open_batches[batch.batch_id] = batch
+
+
+def note_job(state: State, attempt: Attempt) -> None:
+    """A job item is on its engine: it may be asked to make room."""
+    attempt.engine.job_items[attempt.dispatch_id] = attempt
+    state.jobs_running += 1
 
 
 def end(
@@ -45,7 +53,7 @@ def end(
     attempt.ended_at = state.now
     attempt.reason = reason
     attempt.message = message
-    if how not in (AttemptState.SUCCEEDED, AttemptState.REFUSED):
+    if how not in (AttemptState.SUCCEEDED, AttemptState.REFUSED, AttemptState.PREEMPTED):
         state.totals.wasted_output_tokens += attempt.output_tokens
     state.record(records.ATTEMPT_ENDED, request, attempt=attempt, node_id=attempt.node.node_id)
     batch = attempt.batch
@@ -73,6 +81,10 @@ def settle(state: State, attempt: Attempt) -> None:
     del node.in_flight[attempt.dispatch_id]
     engine.in_flight_inputs -= attempt.inputs
     engine.in_flight_items -= 1
+    if engine.job_items.pop(attempt.dispatch_id, None) is not None:
+        state.jobs_running -= 1
+        if attempt.preempted_for:
+            state.making_room[attempt.preempted_for] -= 1
     batch = attempt.batch
     batch.held_items -= 1
     if batch.held_items == 0:

@@ -119,6 +119,15 @@ class Placement:
         engine = self._state.policies.picker.pick(scored, request, spread)
         return Choice(engine, scored=tuple(scored), fit=fit)
 
+    def waits_for(self, request: Request) -> list[Engine]:
+        """The engines that would take it, had they room; none, where one has."""
+        engines = self._by_role(request, self._fit_of(request))
+        return [] if self._with_room(engines, request) else engines
+
+    def room(self) -> int:
+        """Inputs that may be sent now, over all engines."""
+        return sum(self._room.values())
+
     def took(self, engine: Engine) -> None:
         """The engine was sent a request: its room and its scores are others now."""
         if not self._room:

@@ -3,10 +3,11 @@
 A pool's queue is ten bands of interactive requests and ten of job items. A band is an OrderedDict:
 push, pop, cancel and oldest are O(1) at any length (a plain dict steps over all that left at its
 front: 32 us for the oldest of 100,000, against 0.8). Requests that come back (failover, refusal)
-keep their place: they wait in a short list beside it.
+keep their place: they wait in a short list beside it. So much for age. In which order interactive
+requests go inside of a band says its `FairBand`; job items, and all where the order is not fair, go
+by age. Which band's head goes first, of ten at most, says the ordering's key.
 
-A `Walk` yields requests in dispatch order without removing them, so that a batch can be formed,
-unlike ones skipped, and all that were taken removed in one go.
+A `Walk` yields requests in dispatch order; those that are skipped keep their place.
 
 THE FLOOR. Of any `floor_every` consecutive dispatches at least one goes to the oldest waiting
 request, whatever the order says (alternately interactive and job while both wait), so a request
@@ -19,12 +20,18 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import compress
+from typing import Final
 
-from scheduler_service.core.interfaces import Ordering
+from scheduler_service.core.fairness import FairBand
+from scheduler_service.core.interfaces import Discipline, Ordering
 from scheduler_service.core.outcomes import RequestClass
 from scheduler_service.core.types import PRIORITIES, Instant, Request
+
+_JOB: Final = RequestClass.JOB
+_INTERACTIVE: Final = RequestClass.INTERACTIVE
+_JOBS: Final = len(PRIORITIES)  # rank of the first band of job items
 
 
 class Band:
@@ -81,14 +88,24 @@ class PoolQueue:
     """The waiting requests of one pool, and its floor counters."""
 
     __slots__ = (
-        "_depths", "_ranks", "bands", "floor_every", "interactive", "job_turn", "jobs",
+        "_depths", "_fair", "_ranks", "bands", "floor_every", "interactive", "job_turn", "jobs",
         "since_floor",
     )  # fmt: skip
 
-    def __init__(self, floor_every: int) -> None:
+    def __init__(
+        self,
+        floor_every: int,
+        discipline: Discipline = Discipline(),  # noqa: B008 - it is frozen
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        """`weights`: of users that have another share than 1."""
         self.bands = {(cls, p): Band() for cls in RequestClass for p in reversed(PRIORITIES)}
         self._ranks = list(self.bands.values())  # most urgent first; see `_rank`
         self._depths = [0] * len(self._ranks)  # waiting, by rank
+        count = _JOBS if discipline.banded else 1
+        fair = [FairBand(discipline, weights or {}) for _ in range(count * discipline.fair)]
+        # Of each interactive rank; the same one for all where there are no bands; none: by age.
+        self._fair = fair * (_JOBS // count)
         self.floor_every = floor_every
         self.since_floor = 0  # dispatches since the floor's last turn
         self.job_turn = False  # whose turn is next while both classes wait
@@ -102,33 +119,66 @@ class PoolQueue:
         for band in self.filled():
             yield from band
 
-    def filled(self) -> list[Band]:
-        """The bands in which any wait, most urgent interactive one first."""
-        return list(compress(self._ranks, self._depths))
+    def filled(self, skipped: int = 0) -> list[Band]:
+        """The bands in which any wait, most urgent interactive one first, without `skipped`."""
+        return list(compress(self._ranks[skipped:], self._depths[skipped:]))
 
     def push(self, request: Request, *, returning: bool = False) -> None:
         """Add it; `returning`: at its old place."""
-        rank = _rank(request.request_class, request.priority)
+        rank = _rank(request)
         if returning:
             self._ranks[rank].push_back(request)
         else:
             self._ranks[rank].push(request)
-        self._count(request, rank, 1)
+        self._depths[rank] += 1
+        if rank >= _JOBS:
+            self.jobs += 1
+            return
+        self.interactive += 1
+        if self._fair:
+            self._fair[rank].push(request)
 
     def remove(self, request: Request) -> bool:
-        """Take it out; whether it was here."""
-        rank = _rank(request.request_class, request.priority)
-        if not self._ranks[rank].remove(request):
+        """Take it out, not dispatched; whether it was here."""
+        if not self.drop(request):
             return False
-        self._count(request, rank, -1)
+        rank = _rank(request)
+        if rank < len(self._fair):
+            self._fair[rank].remove(request)
         return True
 
-    def _count(self, request: Request, rank: int, by: int) -> None:
-        self._depths[rank] += by
-        if request.request_class is RequestClass.INTERACTIVE:
-            self.interactive += by
+    def drop(self, request: Request) -> bool:
+        """Take it out of its band alone; whether it was there."""
+        rank = _rank(request)
+        if not self._ranks[rank].remove(request):
+            return False
+        self._depths[rank] -= 1
+        if rank < _JOBS:
+            self.interactive -= 1
         else:
-            self.jobs += by
+            self.jobs -= 1
+        return True
+
+    def fair_band(self, request: Request) -> FairBand | None:
+        """Where its user's tags are; None: it goes by age."""
+        rank = request.request_class * _JOBS - request.priority
+        return self._fair[rank] if rank < len(self._fair) else None
+
+    def reconcile(self, request: Request, actual: int) -> None:
+        """It is done and cost `actual`: correct what its user was charged."""
+        band = self.fair_band(request)
+        if request.paid and band is not None:
+            band.reconcile(request, actual)
+
+    def in_turn(self) -> int:
+        """How many wait in fair bands; all interactive ones, where there are any."""
+        return sum(len(band) for band in dict.fromkeys(self._fair))
+
+    def open_fair_bands(self) -> list[FairBand]:
+        """Those in which any wait."""
+        if len(self._fair) and self._fair[0] is self._fair[-1]:
+            return self._fair[:1] if self.interactive else []
+        return list(compress(self._fair, self._depths))
 
     def heads(self) -> list[Request]:
         """The oldest of each band that has any, most urgent interactive band first."""
@@ -141,46 +191,80 @@ class PoolQueue:
 
     def depth(self, request_class: RequestClass, priority: int) -> int:
         """How many wait in one band."""
-        return self._depths[_rank(request_class, priority)]
+        return self._depths[request_class * _JOBS - priority]
 
     def ahead_of(self, request: Request) -> int:
         """How many would go before a newcomer like it; an estimate: equal or more urgent bands."""
-        return sum(self._depths[: _rank(request.request_class, request.priority) + 1])
+        return sum(self._depths[: _rank(request) + 1])
 
     def start_bound(self) -> int:
         """Dispatches until the youngest waiting request starts, at most; 0: no bound."""
         turns = 2 if self.interactive and self.jobs else 1
         return self.floor_every * turns * len(self)
 
+    def first(self, ordering: Ordering, now: Instant) -> tuple[int, ...]:
+        """Class and key of the request that would go next; there must be one."""
+        return self.walk(ordering, now).first_key()
+
     def walk(self, ordering: Ordering, now: Instant) -> Walk:
         """Look at the requests in dispatch order. End it with `finish`."""
         return Walk(self, ordering, now)
 
 
-def _rank(request_class: RequestClass, priority: int) -> int:
-    """Number of a band, from 0, the most urgent interactive one; jobs follow."""
-    return request_class * len(PRIORITIES) - priority
+def _rank(request: Request) -> int:
+    """Number of its band, from 0, the most urgent interactive one; jobs follow."""
+    return request.request_class * _JOBS - request.priority
 
 
-# The head of a band in a walk: class and key to order by, then the request, then those behind it.
-# No two keys are equal, so the rest is never compared.
-_Head = tuple[RequestClass, tuple[int, ...], Request, Iterator[Request]]
+class Cursor:
+    """Goes through a band by age, past all that a walk has dealt with."""
+
+    __slots__ = ("_at", "_passed", "_rest")
+
+    def __init__(self, band: Band, passed: set[int]) -> None:
+        self._rest = iter(band)
+        self._passed = passed
+        self._at = next(self._rest, None)
+
+    def head(self) -> Request | None:
+        """The oldest that is left."""
+        passed = self._passed
+        while self._at is not None and self._at.rid in passed:
+            self._at = next(self._rest, None)
+        return self._at
+
+
+# A line of a walk: class and key of its head, the head, and where the next one comes from. No two
+# keys are equal, so the rest is never compared.
+_Head = tuple[RequestClass, tuple[int, ...], Request, FairBand | Cursor]
 
 
 class Walk:
-    """A pass over a queue in dispatch order; nothing is removed before `finish`.
+    """A pass over a queue in dispatch order. Until `finish` bands stay as they are.
 
-    The heads are a heap. Their keys hold for the whole pass, for `now` does not change in it.
+    Keys hold for the whole pass, for `now` does not change in it; what moves is the line whose
+    request was dealt with.
     """
 
-    __slots__ = ("_heads", "_now", "_ordering", "_queue", "_taken", "expired", "floor")
+    __slots__ = (
+        "_cursors", "_heads", "_now", "_ordering", "_passed", "_queue", "_taken", "expired",
+        "floor",
+    )  # fmt: skip
 
     def __init__(self, queue: PoolQueue, ordering: Ordering, now: Instant) -> None:
         self._queue = queue
         self._ordering = ordering
         self._now = now
-        cursors = [iter(band) for band in queue.filled()]
-        self._heads: list[_Head] = [self._head(next(cursor), cursor) for cursor in cursors]
+        self._passed: set[int] = set()  # rids, membership only
+        self._cursors: list[Cursor] | None = None  # of all bands, once the floor needs them
+        lines: list[FairBand | Cursor] = [*queue.open_fair_bands()]
+        if queue.jobs or not lines:
+            skipped = _JOBS if lines else 0
+            lines += [Cursor(band, self._passed) for band in queue.filled(skipped)]
+        self._heads: list[_Head] = []
+        for line in lines:
+            if (entry := self._head(line)) is not None:
+                self._heads.append(entry)
         heapq.heapify(self._heads)
         self._taken: list[Request] = []
         self.expired: list[Request] = []  # passed over; their timers are up to a bucket late
@@ -195,49 +279,79 @@ class Walk:
             if request.deadline > self._now:
                 return request
             self.expired.append(request)
-            self._advance(request)
+            self.skip(request)
         return None
 
+    def first_key(self) -> tuple[int, ...]:
+        """Class and key of the first by the order, floor and expiry aside."""
+        cls, key, _, _ = self._heads[0]
+        return (cls, *key)
+
     def take(self, request: Request) -> None:
-        """It is dispatched: count it and go on."""
+        """It is dispatched: count it, charge it and go on."""
         queue = self._queue
         self._taken.append(request)
+        self._passed.add(request.rid)
         if self.floor:
             queue.since_floor = 0
-            queue.job_turn = request.request_class is RequestClass.INTERACTIVE
+            queue.job_turn = request.request_class is _INTERACTIVE
         else:
             queue.since_floor += 1
-        self._advance(request)
+        band = queue.fair_band(request)
+        if band is not None:
+            band.take(request, floor=self.floor)
+            request.paid = True
+        self._renew(request, band)
 
     def skip(self, request: Request) -> None:
         """It cannot go now; it keeps its place."""
-        self._advance(request)
+        self._passed.add(request.rid)
+        band = self._queue.fair_band(request)
+        if band is not None:
+            band.skip(request)
+        self._renew(request, band)
 
     def finish(self) -> None:
-        """Remove all that were taken."""
+        """Remove all that were taken, and let those that were skipped wait on."""
+        for band in self._queue.open_fair_bands():
+            band.restore()
         for request in self._taken:
-            self._queue.remove(request)
+            self._queue.drop(request)
 
-    def _head(self, request: Request, cursor: Iterator[Request]) -> _Head:
-        return (request.request_class, self._ordering.key(request, self._now), request, cursor)
+    def _head(self, line: FairBand | Cursor) -> _Head | None:
+        head = line.head()
+        if head is None:
+            return None
+        if head.request_class is _JOB:
+            key: tuple[int, ...] = (-head.priority, head.place)
+        else:
+            key = self._ordering.key(head, self._now)
+        return (head.request_class, key, head, line)
+
+    def _renew(self, request: Request, band: FairBand | None) -> None:
+        """The line of this request, which was dealt with, has another head, or other tags."""
+        heads = self._heads
+        at = 0
+        if not heads or (heads[0][3] is not band and heads[0][2] is not request):
+            at = next((i for i, h in enumerate(heads) if h[3] is band or h[2] is request), -1)
+            if at < 0:
+                return
+        entry = self._head(heads[at][3])
+        if at == 0 and entry is not None:
+            heapq.heapreplace(heads, entry)
+        elif at == 0:
+            heapq.heappop(heads)
+        else:
+            heads[at] = entry or heads[-1]
+            if entry is None:
+                heads.pop()
+            heapq.heapify(heads)
 
     def _oldest(self) -> Request:
         """By place, of the class whose turn it is."""
-        requests = [head[2] for head in self._heads]
-        cls = RequestClass.JOB if self._queue.job_turn else RequestClass.INTERACTIVE
+        if self._cursors is None:
+            self._cursors = [Cursor(band, self._passed) for band in self._queue.filled()]
+        requests = [head for cursor in self._cursors if (head := cursor.head()) is not None]
+        cls = _JOB if self._queue.job_turn else _INTERACTIVE
         mine = [r for r in requests if r.request_class is cls]
         return min(mine or requests, key=lambda r: r.place)
-
-    def _advance(self, request: Request) -> None:
-        """Move on in the band whose head this was."""
-        heads = self._heads
-        if heads[0][2] is not request:  # the floor takes it out of turn: bring it to the front
-            at = next(i for i, head in enumerate(heads) if head[2] is request)
-            heads.insert(0, heads.pop(at))
-        cursor = heads[0][3]
-        following = next(cursor, None)
-        if following is not None:
-            heads[0] = self._head(following, cursor)
-        else:
-            del heads[0]
-        heapq.heapify(heads)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler_service.core import demand, ledger, placement, records
+from scheduler_service.core import demand, fairness, ledger, placement, records
 from scheduler_service.core.commands import AcceptRequest, FinishRequest
 from scheduler_service.core.interfaces import Candidate, Refusal
 from scheduler_service.core.outcomes import (
@@ -134,6 +134,8 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
     pool = state.pools[request.served_model]
     if returning and not pool.live and degrade(state, request, "no_capacity"):
         pool = state.pools[request.served_model]
+    if not request.cost:
+        fairness.assess(request, pool.estimate)
     request.in_queue = True
     if pool.has_static and not returning:
         pool.arrivals.add(state.now, request.inputs)

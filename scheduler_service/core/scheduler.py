@@ -16,6 +16,7 @@ from scheduler_service.core import (
     failover,
     health,
     invariants,
+    preemption,
     reports,
     requests,
     scaling,
@@ -66,6 +67,7 @@ _TIMERS: Final[dict[str, Callable[[State, str], None]]] = {
     "eject": health.on_time_over,
     "warm": health.on_warmer,
     "batch": dispatch.on_batch_due,
+    "preempt": preemption.on_due,
 }
 
 

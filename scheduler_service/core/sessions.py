@@ -40,6 +40,7 @@ from scheduler_service.core.outcomes import (
     NodeAvailability,
     NodeHealth,
     Reason,
+    RequestClass,
     RequestState,
 )
 from scheduler_service.core.state import State
@@ -187,6 +188,9 @@ def _readopt(state: State, node: Node, engine: Engine, attempt: Attempt) -> None
     engine.in_flight_inputs += attempt.inputs
     engine.in_flight_items += 1
     attempt.batch.held_items += 1
+    if attempt.request.request_class is RequestClass.JOB:
+        attempt.preempted_for = ""  # a cancel that was on its way went with the old session
+        ledger.note_job(state, attempt)
     engine.open_batches[attempt.batch.batch_id] = attempt.batch
     request = attempt.request
     if request.state is RequestState.QUEUED:  # it was queued again when the stream broke

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler_service.core.types import MILLISECOND, SECOND, Duration
@@ -14,6 +15,8 @@ class QueueSettings:
     max_requests: int = 10_000  # interactive, waiting beyond what free slots take at once
     max_bytes: int = 1 << 30  # of all waiting requests of all pools
     floor_every: int = 8  # of so many consecutive dispatches one goes to the oldest; 0: off
+    headroom: int = 0  # free slots of the pool that job items leave
+    weights: Mapping[str, float] = field(default_factory=dict)  # by user; 1 where not named
     no_node_grace: Duration = 30 * SECOND  # how long a request waits for a first live node
 
 

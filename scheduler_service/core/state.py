@@ -29,6 +29,7 @@ from scheduler_service.core.types import (
     NEVER,
     Attempt,
     Batch,
+    Duration,
     Engine,
     Instant,
     Node,
@@ -124,6 +125,7 @@ class Totals:
     degraded: int = 0
     failovers: int = 0
     preemptions: int = 0
+    preempted_work: Duration = 0  # slot time of preempted job items that was for nothing
     batches: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -151,6 +153,8 @@ class State:
         self.timers = TimerWheel()
         self.dirty: dict[str, None] = {}  # pools to decide for
         self.waiting_bytes = 0
+        self.jobs_running = 0  # items of jobs in flight
+        self.making_room: dict[str, int] = {}  # job items stopped for each pool, not yet gone
         self.draining = ""  # not empty: why no new requests are taken
         self.totals = Totals()
         self.cancels: dict[tuple[str, int, Reason], list[int]] = {}  # of this step, by session
@@ -169,7 +173,9 @@ class State:
         """The model's pool, made where there is none."""
         pool = self.pools.get(model)
         if pool is None:
-            pool = self.pools[model] = Pool(model, PoolQueue(self.settings.queue.floor_every))
+            limits, ordering = self.settings.queue, self.policies.ordering_of(model)
+            queue = PoolQueue(limits.floor_every, ordering.discipline(), limits.weights)
+            pool = self.pools[model] = Pool(model, queue)
         return pool
 
     def new_id(self) -> int:

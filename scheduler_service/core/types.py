@@ -81,6 +81,9 @@ class Request:
     # Where it is. Written by the core only.
     state: RequestState = RequestState.QUEUED
     place: int = 0  # in the queue; kept when it is queued again
+    cost: int = 0  # predicted (`fairness.py`); 0: not yet looked at
+    latest_start: Instant = NEVER  # to meet its deadline, by what is expected
+    paid: bool = False  # its user was charged for it
     served_model: str = ""  # the pool it is in: `model`, or its substitute
     degrade_reason: str = ""  # not empty: it was degraded
     queued_at: Instant = 0  # start of this stay in the queue
@@ -143,6 +146,7 @@ class Attempt:
     output_id: int = 0
     state: AttemptState = AttemptState.RUNNING
     running: bool = False  # the node said so
+    preempted_for: str = ""  # the pool that it was asked to make room for
     spoke: bool = False  # output of it reached the client
     ended_at: Instant = 0
     reason: Reason = Reason.NONE
@@ -272,6 +276,7 @@ class Engine:
     in_flight_items: int = 0
     in_flight_inputs: int = 0
     open_batches: dict[str, Batch] = field(default_factory=dict)  # not wholly ended
+    job_items: dict[int, Attempt] = field(default_factory=dict)  # in flight, the latest last
     blocked_until: Instant = 0  # it refused work: left alone until then
     healed: int = 0
     service: dict[str, ServiceEstimate] = field(default_factory=dict)  # by model

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from scheduler_service.core.interfaces import PolicySet
+from scheduler_service.core.interfaces import Ordering, PolicySet
 from scheduler_service.policies import (
     admission,
     autoscale,
@@ -20,10 +20,19 @@ from scheduler_service.policies import (
     health,
     ordering,
     pickers,
+    preempt,
     scorers,
 )
 
-ORDERING: Final = {"aged": ordering.Aged, "strict": ordering.Strict, "fifo": ordering.Fifo}
+ORDERING: Final = {
+    "aged": ordering.Aged,
+    "strict": ordering.Strict,
+    "fair": ordering.Fair,
+    "edf": ordering.Edf,
+    "fifo": ordering.Fifo,
+    "aged_uncapped": ordering.AgedUncapped,
+}
+PREEMPTION: Final = {"after_run": preempt.AfterRun, "never": preempt.Never}
 ADMISSION: Final = {"bounded": admission.Bounded, "open": admission.Open}
 FORMER: Final = {"windowed": batching.Windowed, "feasible": batching.Feasible}
 FILTERS: Final = {
@@ -45,6 +54,7 @@ HEALTH: Final = {"outlier": health.Outlier, "trusting": health.Trusting}
 
 REGISTRY: Final[dict[str, Mapping[str, Callable[..., Any]]]] = {
     "order": ORDERING,
+    "preempt": PREEMPTION,
     "admission": ADMISSION,
     "batch": FORMER,
     "filters": FILTERS,
@@ -58,6 +68,7 @@ REGISTRY: Final[dict[str, Mapping[str, Callable[..., Any]]]] = {
 
 DEFAULTS: Final = {
     "order": "aged",
+    "preempt": "after_run",
     "admission": "bounded",
     "batch": "windowed",
     "score": "completion",
@@ -82,9 +93,13 @@ def make(question: str, name: str, **options: Any) -> Any:
 
 
 def build(
-    names: Mapping[str, str] | None = None, options: Mapping[str, Mapping[str, Any]] | None = None
+    names: Mapping[str, str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    orderings: Mapping[str, Ordering] | None = None,
 ) -> PolicySet:
-    """The policies in force: `names` over the defaults, `options` by question."""
+    """The policies in force: `names` over the defaults, `options` by question, `orderings` of
+    pools that have their own.
+    """
     chosen = {**DEFAULTS, **(names or {})}
     given = options or {}
 
@@ -102,4 +117,6 @@ def build(
         failover=one("failover"),
         autoscale=one("autoscale"),
         health=one("health"),
+        preemption=one("preempt"),
+        orderings=dict(orderings or {}),
     )

@@ -54,6 +54,7 @@ DURATIONS = st.sampled_from([0, 1, 999, SECOND, 3 * SECOND, 100 * SECOND])
 REGISTERED = [(question, name) for question, known in REGISTRY.items() for name in known]
 PROTOCOLS = {
     "order": interfaces.Ordering,
+    "preempt": interfaces.Preemption,
     "admission": interfaces.Admission,
     "batch": interfaces.BatchFormer,
     "filters": interfaces.Filter,
@@ -213,6 +214,22 @@ def test_order_is_total_and_ends_in_the_place(name: str, heads: list[Request]) -
     for head, key in zip(heads, keys, strict=True):
         assert key[-1] == head.place
         assert all(type(part) is int for part in key)
+
+
+@registered("order")
+def test_discipline_is_the_same_each_time(name: str) -> None:
+    """It is asked once per pool; a window is a cost, 0 or more."""
+    assert make("order", name).discipline() == make("order", name).discipline()
+    assert make("order", name).discipline().window >= 0
+
+
+@given(names("preempt"), REQUESTS, engines(), INSTANTS)
+def test_job_item_may_be_stopped_from_an_instant_after_its_start(
+    name: str, request: Request, node: Engine, started_at: int
+) -> None:
+    batch = Batch("b1", node, "m", False, "credit", started_at)
+    item = Attempt(1, 1, request, node, "m", batch, 1, started_at)
+    assert started_at <= twice("preempt", name, "allowed_from", item) <= NEVER
 
 
 # Admission.
