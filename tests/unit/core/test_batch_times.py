@@ -107,9 +107,9 @@ def test_size_settles_within_a_tenth_of_what_the_target_allows(target_ms: int) -
     assert sum(seen[50:]) / len(seen[50:]) >= 0.9 * best - 0.5
 
 
-def world(**options: object) -> tuple[World, Agent]:
+def world(order: str = "aged", **options: object) -> tuple[World, Agent]:
     """One static engine of eight, 20 + 10 ms per input by its profile."""
-    w = World(policies=build({"batch": "feasible"}, {"batch": options}))
+    w = World(policies=build({"batch": "feasible", "order": order}, {"batch": options}))
     agent = w.agent("a", static(slots=8, models=[model(batch_times=LINE)]))
     return w, agent
 
@@ -131,7 +131,8 @@ def test_batch_is_the_largest_prefix_that_makes_nobody_late() -> None:
 
 
 def test_joiner_with_a_tight_deadline_ends_the_batch_and_leads_the_next() -> None:
-    w, agent = world()
+    """Where the order is age alone: else the deadline goes first anyway."""
+    w, agent = world("fifo")
     blocker = w.submit()
     first = w.submit(3)
     tight = w.submit(timeout=0.08)
