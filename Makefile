@@ -3,13 +3,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One stamp per content of pyproject.toml: an unchanged file needs neither pip nor the network.
-STAMP := $(VENV)/.installed-$(shell cksum < pyproject.toml | tr ' ' '-')
+# One stamp per content of pyproject.toml and the lock: an unchanged file needs neither pip nor the network.
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements-dev.lock | cksum | tr ' ' '-')
 PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 RUFF := $(BIN)/ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model gen gen-check check test-fast test demo bench clean
+# The tools that look at dependencies have many of their own: they get an environment of theirs.
+SUPPLY := .cache/supply
+.PHONY: help setup model gen gen-check check test-fast test demo bench lock audit sbom clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +22,8 @@ $(STAMP):
 	@$(PYTHON) scripts/check_python.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing batchyard and its development tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -c requirements-dev.lock -e '.[dev]'
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
@@ -58,6 +61,21 @@ demo: model ## Play a peak against a real model on this machine, in under two mi
 
 bench: $(STAMP) ## Measure the scheduler; prints a table and saves JSON
 	@$(BIN)/python -m benchmarks
+
+lock: $(STAMP) ## Pin what pyproject.toml allows now, in requirements*.lock
+	@$(BIN)/python scripts/lock.py
+
+$(SUPPLY)/bin/cyclonedx-py: pyproject.toml
+	@$(PYTHON) -m venv $(SUPPLY)
+	@$(SUPPLY)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  'pip-audit>=2.9' 'cyclonedx-bom>=7'
+	@touch $@
+
+audit: $(SUPPLY)/bin/cyclonedx-py ## Look up known vulnerabilities of all that is pinned
+	@$(SUPPLY)/bin/python scripts/audit.py
+
+sbom: $(SUPPLY)/bin/cyclonedx-py ## Build the wheel and its bill of materials, in dist/
+	@$(SUPPLY)/bin/python scripts/sbom.py
 
 clean: ## Remove .venv, caches and what the demo wrote
 	rm -rf $(VENV) .cache .demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis \
