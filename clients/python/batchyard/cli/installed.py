@@ -35,14 +35,21 @@ def has_distribution(name: str) -> bool:
     return True
 
 
-def require_service(module: str) -> None:
-    """Fail with what to install unless the service's package and what it needs are there."""
-    extra, needed = _SERVICES[module]
-    missing = [] if find_spec(module) else [module]
-    missing += [name for name in needed if not has_distribution(name)]
+def require_services(*modules: str) -> None:
+    """Fail with all that is to be installed unless the packages and what they need are there."""
+    extras: list[str] = []
+    missing: list[str] = []
+    for module in modules:
+        extra, needed = _SERVICES[module]
+        absent = [] if find_spec(module) else [module]
+        absent += [name for name in needed if not has_distribution(name)]
+        if absent:
+            extras.append(extra)
+            missing += [name for name in absent if name not in missing]
     if missing:
+        verb = "is" if len(extras) == 1 else "are"
         raise CliError(
-            f"the {extra} is not installed here",
+            f"the {' and the '.join(extras)} {verb} not installed here",
             why=f"missing: {', '.join(missing)}",
-            next_step=f"pip install 'batchyard[{extra}]'",
+            next_step=f"pip install 'batchyard[{','.join(extras)}]'",
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from batchyard.cli.failures import FAILURE, OK
-from batchyard.cli.installed import python_module, require_service
+from batchyard.cli.installed import python_module, require_services
 from batchyard.cli.options import output_option, pass_settings
 from batchyard.cli.output import emit_one
 from batchyard.cli.settings import Settings
@@ -34,7 +34,7 @@ def check(settings: Settings, file: Path, role: str | None) -> int:
     """Report every error of FILE at once; exit code 0: it is valid, 1: it is not."""
     role = role or _role_of(file)
     module = _MODULES[role]
-    require_service(module)
+    require_services(module)
     done = subprocess.run(
         [*python_module(module), "--check-config", str(file)],
         stdin=subprocess.DEVNULL,

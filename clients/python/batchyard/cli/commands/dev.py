@@ -15,7 +15,7 @@ from batchyard.cli.dev import engines, files
 from batchyard.cli.dev.ports import DEFAULT_BASE, HOST, Ports, require_free
 from batchyard.cli.dev.tree import Tree
 from batchyard.cli.failures import FAILURE, INTERRUPTED, OK
-from batchyard.cli.installed import require_service
+from batchyard.cli.installed import require_services
 from batchyard.cli.options import output_option, pass_settings
 from batchyard.cli.output import emit_line
 from batchyard.cli.settings import Settings
@@ -59,8 +59,7 @@ def dev(
     bounds = (1 if minimum is None else minimum, 4 if maximum is None else maximum)
     if bounds[0] > bounds[1]:
         raise click.UsageError(f"--min {bounds[0]} is above --max {bounds[1]}")
-    require_service("scheduler_service")
-    require_service("node_agent")
+    require_services("scheduler_service", "node_agent")
     choice = engines.choose(engine)
     ports = Ports(port_base)
     require_free(ports)

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from batchyard.cli.installed import python_module, require_service
+from batchyard.cli.installed import python_module, require_services
 
 # `--help` goes through too: the service's own parser knows its options.
 _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
@@ -43,6 +43,6 @@ def certs(arguments: tuple[str, ...]) -> None:
 
 def _become(module: str, arguments: tuple[str, ...]) -> None:
     """Replace this process, so that signals and the exit code are the service's own."""
-    require_service(module.partition(".")[0])
+    require_services(module.partition(".")[0])
     sys.stdout.flush()
     os.execv(sys.executable, [*python_module(module), *arguments])

@@ -23,7 +23,7 @@ from batchyard.cli.demo.stage import Stage
 from batchyard.cli.demo.view import Progress, View
 from batchyard.cli.dev import engines
 from batchyard.cli.failures import FAILURE, INTERRUPTED, OK, CliError
-from batchyard.cli.installed import has_distribution, require_service
+from batchyard.cli.installed import has_distribution, require_services
 from batchyard.cli.options import output_option, pass_settings
 from batchyard.cli.output import emit_document
 from batchyard.cli.settings import Settings
@@ -56,8 +56,7 @@ def demo(settings: Settings, engine: str | None, folder: Path, verbose: bool) ->
 
     Exit code: 0 if every promise held, 1 if one did not, 130 after Ctrl-C.
     """
-    require_service("scheduler_service")
-    require_service("node_agent")
+    require_services("scheduler_service", "node_agent")
     _require_tracing()
     choice = engines.choose(engine)
     try:
