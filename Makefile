@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One stamp per content of pyproject.toml and the lock: an unchanged file needs neither pip nor the network.
+# One stamp per content of both files: while they are unchanged, neither pip nor the network is
+# needed.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements-dev.lock | cksum | tr ' ' '-')
 PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 RUFF := $(BIN)/ruff

@@ -52,7 +52,7 @@ def load_identity(state_dir: Path | None) -> Identity:
     if state_dir is None:
         return Identity(os.urandom(16).hex(), 1)
     try:
-        state_dir.mkdir(parents=True, exist_ok=True)
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(state_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as fault:
         raise IdentityError(f"the state folder {state_dir} cannot be used: {fault}") from fault
