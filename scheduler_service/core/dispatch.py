@@ -173,7 +173,7 @@ def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> Attempt
         queue_wait=stay,
     )
     batch.oldest_wait = max(batch.oldest_wait, state.now - request.received_at)
-    request.attempts.append(attempt)
+    request.attempts = (*request.attempts, attempt)
     request.charged += 1
     if not request.first_dispatch_at:
         request.first_dispatch_at = state.now

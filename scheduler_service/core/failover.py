@@ -206,7 +206,7 @@ def retry(state: State, attempt: Attempt) -> None:
     request = attempt.request
     incarnation = attempt.node.incarnation
     if incarnation not in request.tried:
-        request.tried.append(incarnation)
+        request.tried = (*request.tried, incarnation)
     if request.live:  # its sibling may still answer
         ledger.note_moved(attempt)
         return

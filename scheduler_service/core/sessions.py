@@ -319,7 +319,7 @@ def _move_undelivered(state: State, attempt: Attempt) -> None:
     ):
         return
     if attempt.node.incarnation not in request.tried:
-        request.tried.append(attempt.node.incarnation)
+        request.tried = (*request.tried, attempt.node.incarnation)
     failover.note_failover(state, attempt)
     requests.queue_again(state, request, state.now)
 

@@ -92,11 +92,12 @@ class Request:
     finished_at: Instant = 0
     outcome: Outcome | None = None
     reason: Reason = Reason.NONE
-    attempts: list[Attempt] = field(default_factory=list, repr=False)
+    # Tuples: empty ones, of all who wait, cost nothing.
+    attempts: tuple[Attempt, ...] = field(default=(), repr=False)
     # By dispatch id; these may still speak.
     live: dict[int, Attempt] = field(default_factory=dict, repr=False)
     charged: int = 0  # attempts that count against max_attempts
-    tried: list[str] = field(default_factory=list)  # node incarnations that failed it
+    tried: tuple[str, ...] = ()  # node incarnations that failed it
     output: Output | None = None  # what the client has been sent, if it streams
     continuing: bool = False  # the next attempt goes on from `output`
     preemptions: int = 0

@@ -178,7 +178,7 @@ def test_floors_turn_passes_to_the_next_oldest_that_can_be_placed() -> None:
     assert started[0] is first, "the slot was free when it came"
     assert started[1].priority == 1 or started[2].priority == 1
     assert second in started[:3]
-    assert stuck.attempts == []
+    assert stuck.attempts == ()
 
 
 def test_every_dispatch_and_every_floor_dispatch_is_counted() -> None:

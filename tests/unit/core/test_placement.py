@@ -198,7 +198,7 @@ def test_refusing_engine_is_left_alone_for_a_moment_only() -> None:
         world.advance(0.106)
         assert agent.running() == [request]
     assert request.charged == 1
-    assert request.tried == []
+    assert request.tried == ()
     agent.finish(request)
     assert world.scheduler.state.nodes["n0"].health is NodeHealth.HEALTHY
     world.assert_idle()

@@ -213,7 +213,7 @@ def test_scaled_in_node_finishes_its_stream() -> None:
     agent.speak(request, 5)
     agent.finish(request)
     assert world.caller(request).text == "a" * 10
-    assert late.attempts == []
+    assert late.attempts == ()
 
 
 def test_constant_load_just_above_one_node_turns_at_most_twice() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.events import SessionBroken
-from scheduler_service.core.outcomes import EngineMode, NodeAvailability, Reason
+from scheduler_service.core.events import NodeCordoned, SessionBroken
+from scheduler_service.core.outcomes import EngineMode, Reason
 from scheduler_service.core.settings import AutoscaleSettings, CoreSettings, QueueSettings
 from scheduler_service.core.types import SECOND
 from scheduler_service.report import diagnosis
@@ -101,7 +101,7 @@ async def test_nodes_that_may_not_work_are_not_idle() -> None:
     world = SmallWorld()
     await world.join("busy")
     node = await world.join("cordoned", task_types=("embedding",))
-    node.availability = NodeAvailability.CORDONED
+    await world.post(NodeCordoned(node.node_id, True))
     await world.submit(9, task_type="chat")
     await world.pass_time(10)
     assert "nodes_idle" not in found(world)

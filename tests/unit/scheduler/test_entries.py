@@ -79,7 +79,7 @@ def attempt_of(entry: Entry, number: int = 1, output_id: int = 70) -> Attempt:
     attempt = Attempt(100 + number, number, request, ENGINE, "m", batch, 1, NOW)
     attempt.output_id = output_id
     batch.attempts.append(attempt)
-    request.attempts.append(attempt)
+    request.attempts = (*request.attempts, attempt)
     request.live = {attempt.dispatch_id: attempt}
     if request.output is None or request.output.output_id != output_id:
         request.output = Output(output_id, entry)
@@ -270,7 +270,7 @@ def test_outputs_of_the_node_are_passed_on_as_they_came() -> None:
     payload = wire_pb2.PackedItemResult(finish_reason=2, outputs=[output])
     streaming = Caller()
     entry = entry_with(streaming)
-    entry.request.attempts.clear()
+    entry.request.attempts = ()
     whole = finish(entry, payload=payload)
     assert whole.outputs[0].SerializeToString() == output
     assert streaming.last("result") == whole, "nothing went as deltas"

@@ -85,7 +85,7 @@ def test_tokens_are_settled_at_the_end() -> None:
     reservation = held.reserve(asked, NOW)
     refusal(held, request(output_tokens=90))
     usage = SimpleNamespace(input_tokens=2, output_tokens=3)
-    asked.attempts.append(SimpleNamespace())  # type: ignore[arg-type]
+    asked.attempts = (SimpleNamespace(),)  # type: ignore[assignment]
     payload = SimpleNamespace(usage=usage, HasField=lambda name: name == "usage")
     end(held, reservation, asked, payload=payload)
     held.reserve(request(output_tokens=90), NOW)

@@ -46,7 +46,7 @@ def add_attempt(made: Request, number: int) -> Attempt:
     batch = Batch(f"b{number}", engine, "served", False, "credit", NOW)
     attempt = Attempt(100 + number, number, made, engine, "served", batch, 1, NOW + SECOND)
     batch.attempts.extend([attempt, attempt])
-    made.attempts.append(attempt)
+    made.attempts = (*made.attempts, attempt)
     return attempt
 
 
