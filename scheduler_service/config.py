@@ -255,6 +255,23 @@ class ModelSection(Section):
     """Other names that clients may use for it."""
 
 
+def _as_rung(value: object) -> object:
+    """Just a name stands for {model: it}."""
+    return {"model": value} if isinstance(value, str) else value
+
+
+class RungSection(Section):
+    """A model on a ladder. Just the name will do."""
+
+    model: ModelName
+    """Public name, or an alias."""
+    quality: Share = 1.0
+    """0..1, against the best of its family; requests may ask for a least quality."""
+
+
+Rung = Annotated[RungSection, BeforeValidator(_as_rung)]
+
+
 class ProcessActuatorSection(Section):
     """The actuator `process`: starts and drains agents on this machine."""
 
@@ -339,6 +356,9 @@ class SchedulerConfig(Section):
     """Defaults by task type, laid over the built-in ones; more may be added."""
     models: tuple[Annotated[ModelSection, BeforeValidator(_named)], ...] = ()
     """Known models. With any listed, task types may only name listed ones."""
+    ladders: dict[str, tuple[Rung, ...]] = Field(default_factory=dict)
+    """By family: its models, the best first. A request that permits it (`degrade.use_ladder`) may
+    be served by one further down than the model that it asks for."""
     default_model: ModelName | None = None
     """For requests that name no model and whose task type has none."""
     autoscale: AutoscaleSection = AutoscaleSection()
@@ -423,7 +443,18 @@ class SchedulerConfig(Section):
                 for name, given in self.task_types.items()
             },
             TaskDefaults(model=default),
+            self._ladders(),
         )
+
+    def _ladders(self) -> dict[str, tuple[tuple[str, float], ...]]:
+        """What is below each model on its ladder, aliases resolved."""
+        aliases = self.aliases()
+        below: dict[str, tuple[tuple[str, float], ...]] = {}
+        for rungs in self.ladders.values():
+            named = [(aliases.get(rung.model, rung.model), rung.quality) for rung in rungs]
+            for number, (model, _) in enumerate(named):
+                below[model] = tuple(named[number + 1 :])
+        return below
 
     def aliases(self) -> dict[str, str]:
         """Model names by alias."""

@@ -191,6 +191,21 @@ def _degrade_cycles(config: SchedulerConfig) -> Iterator[Finding]:
             yield Finding((steps[circle[-1]][circle[0]],), f"goes in a circle: {way}")
 
 
+def _ladders(config: SchedulerConfig) -> Iterator[Finding]:
+    """A model has one ladder, and goes down on it in quality."""
+    aliases = config.aliases()
+    owners: dict[str, str] = {}
+    for family, rungs in config.ladders.items():
+        for number, rung in enumerate(rungs):
+            where = f"ladders.{family}[{number}]"
+            model = aliases.get(rung.model, rung.model)
+            if model in owners:
+                yield Finding((where,), f'"{model}" is on ladder "{owners[model]}" already')
+            owners.setdefault(model, family)
+            if number and rung.quality > rungs[number - 1].quality:
+                yield Finding((f"{where}.quality",), "is above that of the rung before")
+
+
 def _circle(steps: dict[str, dict[str, str]], start: str) -> list[str]:
     """The models of a way from `start` back to it; empty: there is none."""
     ways = [[start]]
@@ -218,4 +233,5 @@ _CHECKS: Final[tuple[Callable[[SchedulerConfig], Iterator[Finding]], ...]] = (
     _names,
     _task_types,
     _degrade_cycles,
+    _ladders,
 )

@@ -163,7 +163,9 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     if model not in service:
         service[model] = ServiceEstimate()
     service[model].learn(took, item.output_tokens)
-    state.pools[model].estimate.learn(took, item.output_tokens)
+    pool = state.pools[model]
+    pool.estimate.learn(took, item.output_tokens)
+    pool.drain.add(state.now, len(pool.queue) > 0)
     node.finished += 1
     health.succeeded(state, node)
     state.totals.input_tokens += item.input_tokens

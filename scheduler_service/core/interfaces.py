@@ -67,6 +67,9 @@ class PoolLoad:
     mean_service: Duration  # of the pool; 0: unknown
     max_requests: int
     max_bytes: int
+    drain_rate: float = 0.0  # requests that end per second while others wait; 0: not measured
+    tenant_waiting: int = 0  # interactive requests of this tenant
+    tenants: int = 1  # with interactive requests that wait, this one included
 
 
 @dataclass(slots=True)
@@ -77,6 +80,7 @@ class Refusal:
     message: str
     retry_after: Duration | None
     metadata: dict[str, str]
+    displaces: bool = False  # if a less urgent one waits, that one is put out instead
 
 
 class Admission(Protocol):
@@ -199,10 +203,34 @@ class Candidate:
     live_nodes: int
     free_inputs: int
     waiting: int
+    in_time: bool = True  # by what admission expects there
+    expected_wait: Duration = 0
+
+
+@dataclass(slots=True)
+class PressureView:
+    """A pool in which requests wait: is it overloaded?"""
+
+    expected_wait: Duration  # of a newcomer
+    degrading: bool  # by the last answer
+    above_for: Duration  # how long `expected_wait` was above `enter` without a break
+    below_for: Duration  # likewise below `leave`
 
 
 class Degrade(Protocol):
     """Which of the permitted models stands in, if any?"""
+
+    def limits(self) -> tuple[Duration, Duration]:
+        """Expected waits: above the first an overload may begin, below the second it may end.
+        (NEVER, NEVER): this policy knows no overload, and `overloaded` is not asked.
+        """
+        ...
+
+    def overloaded(self, view: PressureView) -> bool:
+        """Asked twice a second while requests wait, and until the answer is no. While it is yes,
+        those who wait and permit it are degraded, the least urgent first, priority 8 and more not.
+        """
+        ...
 
     def choose(self, request: Request, candidates: Sequence[Candidate]) -> str | None:
         """The substitute; None: there is none."""

@@ -81,6 +81,8 @@ def _check_queue(state: State, pool: Pool) -> int:
             _broken(f"request {request.rid} waits and does not know it")
         if request.served_model != pool.model:
             _broken(f"request {request.rid} is in a wrong pool")
+    if sum(pool.waiting.tenants.values()) != pool.queue.interactive:
+        _broken(f"pool {pool.model}: who waits for which tenant is miscounted")
     if count != len(pool.queue):
         _broken(f"pool {pool.model}: {count} wait, {len(pool.queue)} are counted")
     if pool.queue.in_turn() not in (0, pool.queue.interactive):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler_service.core import demand, fairness, ledger, placement, records
+from scheduler_service.core import degrading, demand, fairness, ledger, placement, records
 from scheduler_service.core.commands import AcceptRequest, FinishRequest
 from scheduler_service.core.interfaces import Candidate, Refusal
 from scheduler_service.core.outcomes import (
     AttemptState,
     Outcome,
     Reason,
+    RequestClass,
     RequestState,
 )
 from scheduler_service.core.state import Pool, State
@@ -99,6 +100,8 @@ def _refusal(state: State, request: Request) -> Refusal | None:
             },
         )
     refusal = _admission(state, request)
+    if refusal is not None and refusal.displaces and _displace(state, request):
+        refusal = None
     if refusal is None:
         if not pool.live:
             degrade(state, request, "no_capacity")
@@ -129,6 +132,22 @@ def _admission(state: State, request: Request) -> Refusal | None:
     return state.policies.admission.decide(request, load, state.now)
 
 
+def _displace(state: State, request: Request) -> bool:
+    """Put out the request that would go last, if it is less urgent than the newcomer."""
+    pool = state.pools[request.served_model]
+    last = pool.waiting.last(pool.model)
+    if last is None or last.priority >= request.priority:
+        return False
+    rate = pool.drain.per_second
+    hint = int(min(60.0, max(0.1, len(pool.queue) / rate if rate else 1.0)) * SECOND)
+    finish(
+        state, last, Outcome.FAILED, Reason.SHED,
+        f"the queue is full and a request of priority {request.priority} came",
+        retry_after=hint, metadata={"queueDepth": str(len(pool.queue))},
+    )  # fmt: skip
+    return True
+
+
 def enter_queue(state: State, request: Request, *, returning: bool = False) -> None:
     """Put it into its pool's queue; `returning`: at its old place."""
     pool = state.pools[request.served_model]
@@ -139,6 +158,9 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
     request.in_queue = True
     if pool.has_static and not returning:
         pool.arrivals.add(state.now, request.inputs)
+    if request.request_class is RequestClass.INTERACTIVE:
+        pool.waiting.enter(request, returning)
+        degrading.watch(state, pool)
     pool.queue.push(request, returning=returning)
     state.waiting_bytes += request.size_bytes
     _arm_wait(state, request, pool)
@@ -148,8 +170,11 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
 def leave_queue(state: State, request: Request, *, taken: bool = False) -> None:
     """End this stay in the queue. `taken`: the walk that took it removes it there."""
     if request.in_queue:
+        pool = state.pools[request.served_model]
         if not taken:
-            state.pools[request.served_model].queue.remove(request)
+            pool.queue.remove(request)
+        if request.request_class is RequestClass.INTERACTIVE:
+            pool.waiting.leave(request)
         state.waiting_bytes -= request.size_bytes
         request.in_queue = False
     else:
@@ -255,8 +280,7 @@ def degrade(state: State, request: Request, reason: str) -> bool:
     for model in request.degrade:
         pool = state.pools.get(model)
         if pool is not None and model != request.served_model:
-            load = state.load_of(pool, request)
-            candidates.append(Candidate(model, load.live_nodes, load.free_inputs, load.waiting))
+            candidates.append(_candidate(state, pool, request))
     chosen = state.policies.degrade.choose(request, candidates)
     if chosen is None:
         return False
@@ -270,11 +294,32 @@ def degrade(state: State, request: Request, reason: str) -> bool:
     return True
 
 
+def _candidate(state: State, pool: Pool, request: Request) -> Candidate:
+    load = state.load_of(pool, request)
+    load.ahead = pool.queue.ahead_of(request)
+    wait = state.policies.admission.estimated_wait(load)
+    ends = state.now + int(0.8 * wait) + load.expected_service
+    in_time = request.deadline >= NEVER or ends <= request.deadline
+    return Candidate(pool.model, load.live_nodes, load.free_inputs, load.waiting, in_time, wait)
+
+
+def on_pressure(state: State, model: str) -> None:
+    """Look whether the pool is overloaded."""
+    pool = state.pools[model]
+    for request in degrading.overdue(state, pool):
+        degrade(state, request, "overload")
+
+
 def _change_pool(state: State, request: Request, model: str) -> None:
     """Serve it by another model from now on; if it waits, at its old place."""
     if request.in_queue:
-        state.pools[request.served_model].queue.remove(request)
-        state.pools[model].queue.push(request, returning=True)
+        source, target = state.pools[request.served_model], state.pools[model]
+        source.queue.remove(request)
+        target.queue.push(request, returning=True)
+        if request.request_class is RequestClass.INTERACTIVE:
+            source.waiting.leave(request)
+            target.waiting.enter(request, True)
+            degrading.watch(state, target)
         state.touch(model)
     request.served_model = model
     request.unfit_since = NEVER

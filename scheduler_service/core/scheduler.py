@@ -66,6 +66,7 @@ _TIMERS: Final[dict[str, Callable[[State, str], None]]] = {
     "outliers": health.on_window_over,
     "eject": health.on_time_over,
     "warm": health.on_warmer,
+    "pressure": requests.on_pressure,
     "batch": dispatch.on_batch_due,
     "preempt": preemption.on_due,
 }

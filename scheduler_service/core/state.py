@@ -19,6 +19,7 @@ from scheduler_service.core.outcomes import (
     Outcome,
     Reason,
 )
+from scheduler_service.core.pressure import DrainRate, Overload, Waiting
 from scheduler_service.core.queues import PoolQueue
 from scheduler_service.core.records import Record
 from scheduler_service.core.relay import Relay
@@ -71,6 +72,9 @@ class Pool:
     arrivals: Rate = field(default_factory=Rate)  # where there are static engines
     openings: Openings | None = None  # of a large pool's primaries, or backups without any
     homes: dict[str, Engine] = field(default_factory=dict)  # of a large pool, by affinity key
+    drain: DrainRate = field(default_factory=DrainRate)
+    waiting: Waiting = field(default_factory=Waiting)
+    overload: Overload = field(default_factory=Overload)
     spread: LoadSpread = field(default_factory=LoadSpread)
     estimate: ServiceEstimate = field(default_factory=ServiceEstimate)
     scale: ScaleState = field(default_factory=ScaleState)
@@ -274,6 +278,9 @@ class State:
             mean_service=pool.estimate.mean,
             max_requests=limits.max_requests,
             max_bytes=limits.max_bytes,
+            drain_rate=pool.drain.per_second,
+            tenant_waiting=pool.waiting.tenants.get(request.tenant, 0),
+            tenants=len(pool.waiting.tenants) + (request.tenant not in pool.waiting.tenants),
         )
 
 

@@ -33,7 +33,11 @@ ORDERING: Final = {
     "aged_uncapped": ordering.AgedUncapped,
 }
 PREEMPTION: Final = {"after_run": preempt.AfterRun, "never": preempt.Never}
-ADMISSION: Final = {"bounded": admission.Bounded, "open": admission.Open}
+ADMISSION: Final = {
+    "bounded": admission.Bounded,
+    "guarded": admission.Guarded,
+    "open": admission.Open,
+}
 FORMER: Final = {"windowed": batching.Windowed, "feasible": batching.Feasible}
 FILTERS: Final = {
     "tried": filters.Tried,
@@ -43,7 +47,11 @@ FILTERS: Final = {
 }
 SCORER: Final = {"completion": scorers.Completion, "estimate": scorers.Estimate}
 PICKER: Final = {"soonest": pickers.Soonest, "hot_cold": pickers.HotCold}
-DEGRADE: Final = {"first_feasible": degrade.FirstFeasible, "never": degrade.Never}
+DEGRADE: Final = {
+    "first_feasible": degrade.FirstFeasible,
+    "pressed": degrade.Pressed,
+    "never": degrade.Never,
+}
 FAILOVER: Final = {"backoff": failover.Backoff}
 AUTOSCALE: Final = {
     "threshold": autoscale.Threshold,

@@ -9,6 +9,23 @@ from scheduler_service.core.outcomes import Reason, RequestClass
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Duration, Instant, Request
 
 
+def unreachable(
+    request: Request, load: PoolLoad, now: Instant, wait: Duration, sure: Duration
+) -> Refusal | None:
+    """DEADLINE_UNREACHABLE where the `sure` wait and the work itself end after the deadline."""
+    if now + sure + load.expected_service <= request.deadline:
+        return None
+    wait_ms, service_ms = wait // MILLISECOND, load.expected_service // MILLISECOND
+    left_ms = max(0, request.deadline - now) // MILLISECOND
+    return Refusal(
+        Reason.DEADLINE_UNREACHABLE,
+        f"it has {left_ms} ms and would take about {wait_ms} ms of waiting "
+        f"and {service_ms} ms of work",
+        None,
+        {"estimatedWaitMs": str(wait_ms), "estimatedServiceMs": str(service_ms)},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Bounded:
     """A bounded queue, and no place in it for what cannot meet its deadline.
@@ -34,7 +51,9 @@ class Bounded:
         if load.waiting_bytes + request.size_bytes > load.max_bytes:
             return self._full(load, f"{load.waiting_bytes} bytes wait, the most this queue takes")
         if request.deadline < NEVER and load.expected_service:
-            return self._deadline(request, load, now)
+            wait = self.estimated_wait(load)
+            work = int(self.caution * (wait + load.expected_service)) - load.expected_service
+            return unreachable(request, load, now, wait, work)
         return None
 
     def _full(self, load: PoolLoad, message: str) -> Refusal:
@@ -43,19 +62,61 @@ class Bounded:
         hint = min(60 * SECOND, max(100 * MILLISECOND, load.waiting * per_request // 10))
         return Refusal(Reason.QUEUE_FULL, message, hint, {"queueDepth": str(load.waiting)})
 
-    def _deadline(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
-        wait = self.estimated_wait(load)
-        if now + int(self.caution * (wait + load.expected_service)) <= request.deadline:
-            return None
-        wait_ms, service_ms = wait // MILLISECOND, load.expected_service // MILLISECOND
-        left_ms = max(0, request.deadline - now) // MILLISECOND
-        return Refusal(
-            Reason.DEADLINE_UNREACHABLE,
-            f"it has {left_ms} ms and would take about {wait_ms} ms of waiting "
-            f"and {service_ms} ms of work",
-            None,
-            {"estimatedWaitMs": str(wait_ms), "estimatedServiceMs": str(service_ms)},
-        )
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """As `Bounded`, by the measured drain rate; urgent ones displace others; tenants share.
+
+    The queue is full at its bounds, or with more than drains in `longest`. Where it is full a
+    newcomer displaces the youngest of the least urgent, if that is less urgent. While two or more
+    tenants wait, none takes more than `tenant_share` of the queue.
+    """
+
+    caution: float = 0.8
+    longest: Duration = 60 * SECOND
+    tenant_share: float = 0.25
+
+    def estimated_wait(self, load: PoolLoad) -> Duration:
+        """Requests ahead, beyond the free slots, by the rate at which requests end."""
+        if not load.drain_rate:
+            return Bounded().estimated_wait(load)
+        beyond = load.ahead - load.free_inputs + 1
+        return int(max(0, beyond) / load.drain_rate * SECOND)
+
+    def decide(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
+        """QUEUE_FULL, DEADLINE_UNREACHABLE, or None."""
+        if load.waiting_bytes + request.size_bytes > load.max_bytes:
+            return self._full(load, f"{load.waiting_bytes} bytes wait, the most this queue takes")
+        if request.request_class is RequestClass.INTERACTIVE:
+            refusal = self._crowded(load)
+            if refusal is not None:
+                return refusal
+        if request.deadline < NEVER and load.expected_service:
+            wait = self.estimated_wait(load)
+            return unreachable(request, load, now, wait, int(self.caution * wait))
+        return None
+
+    def _crowded(self, load: PoolLoad) -> Refusal | None:
+        most = load.max_requests
+        if load.drain_rate:
+            most = min(most, max(1, int(load.drain_rate * self.longest / SECOND)))
+        if load.waiting >= most + load.free_inputs:
+            text = f"{load.waiting} requests wait, the most this queue takes"
+            return self._full(load, text, displaces=True)
+        if load.tenants >= 2 and load.tenant_waiting >= max(1, self.tenant_share * most):
+            text = f"{load.tenant_waiting} requests of this tenant wait, the most while others do"
+            return self._full(load, text)
+        return None
+
+    def _full(self, load: PoolLoad, message: str, *, displaces: bool = False) -> Refusal:
+        """Come back when the queue has drained by a tenth."""
+        if load.drain_rate:
+            hint = int(load.waiting / 10 / load.drain_rate * SECOND)
+        else:
+            hint = load.waiting * load.mean_service // max(1, load.parallel) // 10
+        hint = min(60 * SECOND, max(100 * MILLISECOND, hint))
+        depth = {"queueDepth": str(load.waiting)}
+        return Refusal(Reason.QUEUE_FULL, message, hint, depth, displaces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,15 @@ class TaskTypes:
 
     types: Mapping[str, TaskDefaults] = field(default_factory=dict)
     plain: TaskDefaults = field(default_factory=TaskDefaults)
+    # By model: the smaller ones of its family, the next best first, with their quality.
+    ladders: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
 
     def resolve(self, name: str) -> tuple[str, TaskDefaults]:
         """The canonical name ("summary" is "summarization", "" is "other") and its defaults."""
         canonical = ALIASES.get(name, name) or "other"
         return canonical, self.types.get(canonical, self.plain)
+
+    def rungs_below(self, model: str, min_quality: float) -> tuple[str, ...]:
+        """The models of its ladder that may stand in for it, in order; empty: it has none."""
+        rungs = self.ladders.get(model, ())
+        return tuple(name for name, quality in rungs if quality >= min_quality)

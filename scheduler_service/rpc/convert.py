@@ -144,9 +144,10 @@ class Converter:
         request.max_wait = max_wait
 
     def _degrade(self, policy: inference_pb2.DegradePolicy, request: Request) -> None:
-        request.degrade = tuple(
-            dict.fromkeys(self._aliases.get(model, model) for model in policy.models)
-        )
+        named = [self._aliases.get(model, model) for model in policy.models]
+        if policy.use_ladder:
+            named += self._task_types.rungs_below(request.model, policy.min_quality)
+        request.degrade = tuple(dict.fromkeys(named))
         if policy.HasField("after"):
             after = nanoseconds(policy.after, "degrade.after", zero=True)
             request.degrade_after = min(NEVER, after)

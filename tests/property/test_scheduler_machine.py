@@ -31,10 +31,19 @@ from scheduler_service.core.outcomes import (
 )
 from scheduler_service.core.settings import AutoscaleSettings
 from scheduler_service.core.types import BatchRules, NodeSpec, Traits
+from scheduler_service.policies import build
 from tests.builders import Agent, Held, World, engine, model, queue, seconds, static
 from tests.builders import settings as core_settings
 
 FLOOR = 3
+REFINED = {
+    "admission": "guarded",
+    "batch": "feasible",
+    "score": "estimate",
+    "pick": "hot_cold",
+    "degrade": "pressed",
+    "autoscale": "law",
+}
 INDEX = st.integers(0, 20)
 NAMES = st.sampled_from(["a", "b", "c"])
 ENDS = [
@@ -87,14 +96,17 @@ class SchedulerMachine(RuleBasedStateMachine):
     well.
     """
 
-    @initialize(nodes=st.sampled_from(["abc", "abc", "ab", "ac", "bc", "a", ""]))
-    def begin(self, nodes: str) -> None:
+    @initialize(
+        nodes=st.sampled_from(["abc", "abc", "ab", "ac", "bc", "a", ""]),
+        policies=st.sampled_from([{}, {}, REFINED]),
+    )
+    def begin(self, nodes: str, policies: dict[str, str]) -> None:
         core = core_settings(
             queue=queue(floor_every=FLOOR, max_requests=8, max_bytes=300, no_node_grace=seconds(5)),
             autoscale=AutoscaleSettings(enabled=True, min_nodes=0),
             known_models=frozenset({"m", "s"}),
         )
-        self.world = World(core)
+        self.world = World(core, build(policies))
         self.choices: dict[str, list[str]] = {}
         self.old: list[tuple[str, int, int]] = []  # (node, epoch, dispatch id) of dead sessions
         self.seen = 0  # commands looked at
