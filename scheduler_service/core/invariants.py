@@ -47,6 +47,9 @@ def _check_waiting(state: State) -> None:
     live = {d for r in state.requests.values() if r.stream for d in r.live}
     if live != set(state.relay.lanes):
         _broken("the relay's lanes are not the live attempts")
+    for pool in state.pools.values():
+        if sum(pool.waiting.tenants.values()) != pool.queue.interactive:
+            _broken(f"pool {pool.model}: who waits for which tenant is miscounted")
 
 
 def _broken(message: str) -> NoReturn:
@@ -81,8 +84,6 @@ def _check_queue(state: State, pool: Pool) -> int:
             _broken(f"request {request.rid} waits and does not know it")
         if request.served_model != pool.model:
             _broken(f"request {request.rid} is in a wrong pool")
-    if sum(pool.waiting.tenants.values()) != pool.queue.interactive:
-        _broken(f"pool {pool.model}: who waits for which tenant is miscounted")
     if count != len(pool.queue):
         _broken(f"pool {pool.model}: {count} wait, {len(pool.queue)} are counted")
     if pool.queue.in_turn() not in (0, pool.queue.interactive):
