@@ -25,7 +25,7 @@ async def world(tmp_path: Path) -> AsyncIterator[Secured]:
     async with secured(tmp_path, "tls.agent_certificates=false") as world:
         token = world.files.token(kind="join")
         world.access.refresh()
-        world.start_agent("n1", token=token, latency="50ms", slots=4)
+        world.start_agent("n1", token=token, latency="200ms", slots=4)
         await world.joined("n1")
         yield world
 
@@ -125,10 +125,15 @@ async def test_forged_results_and_output_change_no_outcome(world: Secured) -> No
     rogue = Rogue(world, bearer(join))
     assert (await rogue.hello("evil")).HasField("welcome")
     async with AsyncClient(world.addresses.client, api_key=use, tls=world.files.ca) as client:
-        calls = [
-            asyncio.create_task(client.generate(f"[[length=5]] {n}", model=MODEL)) for n in range(4)
-        ]
-        await until(lambda: world.state.nodes["n1"].in_flight)
+
+        async def read(prompt: str) -> tuple[str, str]:
+            stream = client.stream(prompt, model=MODEL)
+            text = "".join([delta.text async for delta in stream])
+            return text, stream.result.node_id
+
+        waiting = [client.generate("[[length=5]]", model=MODEL), read("[[length=5]]")]
+        calls = [asyncio.ensure_future(each) for each in waiting]
+        await until(lambda: len(world.state.nodes["n1"].in_flight) == 2)
         live = list(world.state.nodes["n1"].in_flight)
         for dispatch_id in (*live, 1, 2**40, 2**63):
             deltas = types_pb2.TokenDeltas(
@@ -138,10 +143,10 @@ async def test_forged_results_and_output_change_no_outcome(world: Secured) -> No
                 pb.ItemResult(dispatch_id=dispatch_id, finish_reason=types_pb2.FINISH_REASON_ERROR)
             ]
             await rogue.say(pb.ConnectRequest(deltas=deltas, results=results))
-        outcomes = await asyncio.gather(*calls)
-    for outcome in outcomes:
-        assert "EVIL" not in outcome.text
-        assert outcome.node_id == "n1"
+        whole, (text, node_id) = await asyncio.gather(*calls)
+    assert (whole.node_id, node_id) == ("n1", "n1")
+    assert "EVIL" not in whole.text + text
+    assert text
     await rogue.close()
 
 
@@ -258,8 +263,11 @@ async def test_a_revoked_certificate_ends_its_session_and_opens_none(tmp_path: P
         fingerprint = access.fingerprint_of(world.files.pair("node-gpu-1")[1])
         tokens_commands.revoke_certificate(world.files.grants, fingerprint)
         assert await rogue.code() is grpc.StatusCode.UNAUTHENTICATED
+        epoch = world.state.nodes["gpu-1"].epoch
         again = Rogue(world, certificate="node-gpu-1")
         assert await again.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert world.state.nodes["gpu-1"].epoch == epoch
+        assert world.gate.refused["UNAUTHENTICATED"] == 2
         for each in (rogue, again):
             await each.close()
 
