@@ -118,9 +118,13 @@ def _may_try(state: State, request: Request) -> bool:
     """Whether nothing waits or runs where it would: it takes no slot from others.
 
     Only finished work corrects an estimate; else one slow answer would close the pool for good.
+    It must have a tenth of the expected time, as no estimate is off by more, and 10 ms at least.
     """
     pool = state.pools[request.served_model]
     load = state.load_of(pool, request)
+    least = max(10 * MILLISECOND, load.expected_service // 10)
+    if request.deadline - state.now < least:
+        return False
     return len(pool.queue) == 0 and 0 < load.parallel <= load.free_inputs
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core import failover, relay, requests, sessions, state, types
+from scheduler_service.core import relay, requests, resumption, sessions, state, types
 from scheduler_service.core.outcomes import RequestState
 from scheduler_service.core.settings import CoreSettings
 from scheduler_service.core.types import Engine
@@ -74,7 +74,7 @@ def spoken_work_moves(patch: pytest.MonkeyPatch) -> None:
 
 def guided_output_is_continued(patch: pytest.MonkeyPatch) -> None:
     """A splice where none can be right."""
-    patch.setattr(failover, "_can_continue", lambda _state, _request: True)
+    patch.setattr(resumption, "can_continue", lambda _state, _request: True)
 
 
 def deadlines_pass_unseen(patch: pytest.MonkeyPatch) -> None:

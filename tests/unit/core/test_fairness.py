@@ -197,7 +197,7 @@ def test_one_that_cannot_be_placed_holds_up_nobody_and_catches_up() -> None:
     stuck = world.submit(tenant="a", task_type="code", prompt_tokens=1_000)
     world.submit(6, tenant="b", task_type="chat", prompt_tokens=1_000)
     assert starts(agent) == "bbbbbb"
-    assert stuck.attempts == []
+    assert stuck.attempts == ()
 
 
 def test_cost_is_in_tokens_and_in_milliseconds_where_there_are_none() -> None:
