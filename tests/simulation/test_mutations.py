@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core import relay, requests, resumption, sessions, state, types
+from scheduler_service.core import (
+    failover,
+    relay,
+    requests,
+    resumption,
+    sessions,
+    state,
+    types,
+)
 from scheduler_service.core.outcomes import RequestState
 from scheduler_service.core.settings import CoreSettings
 from scheduler_service.core.types import Engine
