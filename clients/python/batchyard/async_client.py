@@ -47,7 +47,8 @@ class AsyncClient:
     All calls of a client share one stream to the scheduler, so `asyncio.gather` over a thousand
     `generate` costs a few messages. Create clients after a fork, never before.
 
-    - `address`: "host:port"; absent: BATCHYARD_ADDRESS, else 127.0.0.1:7611.
+    - `address`: "host:port"; absent: BATCHYARD_ADDRESS, else 127.0.0.1:7611. `admin_address`:
+      absent: BATCHYARD_ADMIN_ADDRESS, else two ports above.
     - `api_key`: sent as a bearer token. `tls`: True, root certificates (path or bytes), or
       grpc.ChannelCredentials.
     - `tenant`, `model`: for requests that name none.
@@ -85,7 +86,7 @@ class AsyncClient:
         if type(retries) is not int or retries < 0:
             raise InvalidRequest(f"must be 0 or more, not {retries!r}", field="retries")
         self.address = address_of(address)
-        self._admin_address = admin_address_of(admin_address)
+        self._admin_address = admin_address_of(admin_address, self.address)
         self._metadata = metadata_of(api_key)
         self._api_key = api_key
         self._tls = tls

@@ -52,10 +52,14 @@ def address_of(given: str | None) -> str:
     return _checked(given or os.environ.get("BATCHYARD_ADDRESS") or ADDRESS, "address", 7611)
 
 
-def admin_address_of(given: str | None) -> str:
-    """`given`, else BATCHYARD_ADMIN_ADDRESS, else 127.0.0.1:7613."""
-    chosen = given or os.environ.get("BATCHYARD_ADMIN_ADDRESS") or ADMIN_ADDRESS
-    return _checked(chosen, "admin_address", 7613)
+def admin_address_of(given: str | None, client: str = ADDRESS) -> str:
+    """`given`, else BATCHYARD_ADMIN_ADDRESS, else two ports above the client address."""
+    chosen = given or os.environ.get("BATCHYARD_ADMIN_ADDRESS")
+    if chosen:
+        return _checked(chosen, "admin_address", 7613)
+    host, _, port = client.rpartition(":")
+    above = int(port) + 2 if port.isdecimal() else 0
+    return f"{host}:{above}" if host and 2 < above < 65_536 else ADMIN_ADDRESS
 
 
 def metadata_of(api_key: str | None) -> Metadata:

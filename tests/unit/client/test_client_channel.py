@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from batchyard import AsyncClient
 from batchyard.channel import address_of, admin_address_of, metadata_of
 from batchyard.errors import InvalidRequest
 
@@ -16,6 +17,24 @@ def test_argument_then_environment_then_default(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("BATCHYARD_ADMIN_ADDRESS", "env:2")
     assert (address_of(None), admin_address_of(None)) == ("env:1", "env:2")
     assert (address_of("arg:3"), admin_address_of("arg:4")) == ("arg:3", "arg:4")
+
+
+@pytest.mark.parametrize(
+    ("client", "admin"),
+    [
+        ("far:9001", "far:9003"),
+        ("[::1]:5", "[::1]:7"),
+        ("unix:/run/b.sock", "127.0.0.1:7613"),
+        ("far:65535", "127.0.0.1:7613"),
+    ],
+)
+def test_operators_are_asked_beside_the_client_port_unless_told(
+    client: str, admin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same scheduler, not whichever has the default port on this machine."""
+    monkeypatch.delenv("BATCHYARD_ADMIN_ADDRESS", raising=False)
+    assert admin_address_of(None, client) == admin
+    assert AsyncClient(client)._admin_address == admin
 
 
 @pytest.mark.parametrize(
