@@ -71,6 +71,8 @@ class ResultBuilder:
 
 def _error(command: FinishRequest) -> types_pb2.Error:
     field = command.payload.error.field if command.payload is not None else ""
+    if command.reason is Reason.MODEL_NOT_FOUND and not field:
+        field = "request.model"
     return status.error(
         command.reason,
         command.message,

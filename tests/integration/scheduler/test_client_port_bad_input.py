@@ -150,7 +150,7 @@ async def test_request_above_the_limit_is_too_large_by_itself(world: World, way:
 @pytest.mark.parametrize("way", WAYS)
 async def test_unknown_model_is_not_found_and_names_what_there_is(world: World, way: str) -> None:
     answer = await world.ask(way, prompt(model="no-such-model"))
-    assert answer.reason == "MODEL_NOT_FOUND"
+    assert (answer.reason, answer.field) == ("MODEL_NOT_FOUND", "request.model")
     assert answer.code == grpc.StatusCode.NOT_FOUND.value[0]
     assert answer.error is not None
     assert MODEL in answer.error.message
