@@ -116,7 +116,7 @@ class Pool:
         drawn = primaries or self.usable
         self.openings = Openings(drawn, seed) if len(drawn) > SMALL else None
         self.spread.at = -NEVER
-        contexts = [e.models[self.model].context_length for e in engines]
+        contexts = [e.longest(self.model) for e in engines]
         self.context_length = max(contexts, default=0) if all(contexts) else 0
 
 

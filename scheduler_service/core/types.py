@@ -318,6 +318,11 @@ class Engine:
             return True
         return self.charged_tokens + self.tokens_of(request) <= self.credit_tokens
 
+    def longest(self, model: str) -> int:
+        """The longest prompt of the model that it can ever hold, in tokens; 0: unknown."""
+        limits = (self.models[model].context_length, self.spec.kv_capacity)
+        return min(filter(None, limits), default=0)
+
     def charge_of(self, request: Request) -> int:
         """What the request costs here: its inputs, up to the slots."""
         return min(request.inputs, self.spec.slots)

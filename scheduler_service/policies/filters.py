@@ -37,7 +37,7 @@ class TaskType:
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """Not where its known tokens are more than the context holds."""
+    """Not where its known tokens are more than the context, or the engine's memory, holds."""
 
     def concerns(self, request: Request) -> Hashable:
         """Its known tokens."""
@@ -45,7 +45,7 @@ class Fits:
 
     def why_not(self, request: Request, engine: Engine) -> str | None:
         """ "context" or None."""
-        context = engine.models[request.served_model].context_length
+        context = engine.longest(request.served_model)
         return "context" if context and request.prompt_tokens > context else None
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from scheduler_service.core import events as ev
+from scheduler_service.core.outcomes import Outcome, Reason
 from tests.builders import Agent, World, engine
 
 
@@ -46,3 +50,43 @@ def test_tokens_do_not_matter_where_the_agent_does_not_limit_them() -> None:
     _grant(world, agent, 8, None)
     world.submit(8, prompt_tokens=10_000, output_tokens=10_000)
     assert len(agent.running()) == 8
+
+
+def test_prompt_that_no_engine_can_ever_hold_is_refused_at_once() -> None:
+    world, _ = _world(100)
+    world.agent("n1", engine(kv_capacity=70))
+    refused = world.submit(prompt_tokens=101)
+    assert world.result(refused).reason is Reason.CONTEXT_TOO_LONG
+    assert world.result(world.submit(prompt_tokens=101)).metadata["contextLength"] == "100"
+
+
+def test_prompt_that_only_one_engine_can_hold_goes_there() -> None:
+    world, agent = _world(100, slots=1)
+    world.agent("n1", engine(kv_capacity=70))
+    first, second = world.submit(2, prompt_tokens=90)
+    assert agent.running() == [first]
+    assert second.in_queue
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=12))
+def test_tokens_in_flight_never_exceed_what_was_granted(sizes: list[tuple[int, int]]) -> None:
+    """Whatever the sizes; and nobody is left behind once tokens come free."""
+    world, agent = _world(100, slots=4)
+    requests = [world.submit(prompt_tokens=p, output_tokens=o) for p, o in sizes]
+    for _ in range(50):
+        held = [h.attempt for h in agent.held.values()]
+        assert sum(a.tokens for a in held) <= 100
+        assert len(held) <= 4
+        if not held:
+            break
+        ended = sum(a.tokens for r in requests for a in r.attempts if a not in held)
+        world.step(
+            ev.ItemsFinished(
+                agent.node_id, agent.epoch, [ev.ItemEnd(a.dispatch_id) for a in held[:1]]
+            )
+        )
+        del agent.held[held[0].dispatch_id]
+        done = sum(len(r.attempts) for r in requests) - len(agent.held)
+        agent.ledgers["e0"].granted = 4 + done
+        _grant(world, agent, 4 + done, 100 + ended + held[0].tokens)
+    assert all(r.outcome is Outcome.SUCCEEDED for r in requests)
