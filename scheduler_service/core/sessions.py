@@ -81,8 +81,11 @@ def _settle_claim(state: State, holder: Node, event: NodeJoined) -> Node:
 
 
 def _close_replaced(state: State, node_id: str, epoch: int) -> None:
-    message = "a newer stream of this agent took over"
-    state.emit(CloseSession(node_id, epoch, Reason.SESSION_REPLACED, message, reconnect=False))
+    """End a stream in favour of another of the same process. It may dial again: a hello that was
+    held up on the way comes after its successor's, and then this is the stream that the agent has.
+    """
+    message = "another stream of this agent took over"
+    state.emit(CloseSession(node_id, epoch, Reason.SESSION_REPLACED, message, reconnect=True))
 
 
 def _holds_id(state: State, old: Node, event: NodeJoined) -> bool:

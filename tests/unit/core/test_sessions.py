@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler_service.core import commands as cmd
 from scheduler_service.core import events as ev
 from scheduler_service.core.outcomes import NodeHealth, Outcome, Reason, RequestState
 from scheduler_service.core.types import SECOND, NodeSpec
@@ -246,6 +247,17 @@ def test_second_stream_of_the_same_agent_replaces_the_first() -> None:
     assert [(c.epoch, c.reason) for c in closed] == [(first, Reason.SESSION_REPLACED)]
     agent.finish(request)
     assert request.outcome is Outcome.SUCCEEDED
+
+
+def test_hello_that_its_successor_overtook_does_not_end_the_agent() -> None:
+    """The agent gave a stream up and opened another; the first one's hello comes last. The stream
+    that it has is closed then, and it is told to dial again.
+    """
+    world = World()
+    agent = world.agent()
+    agent.join()
+    (closed,) = (c for c in world.commands if isinstance(c, cmd.CloseSession))
+    assert closed.reconnect
 
 
 def test_result_that_was_not_acknowledged_is_taken_after_the_reconnect() -> None:
