@@ -2,7 +2,7 @@
 
 Clients, nodes and operators have ports of their own; services that are given the same port share a
 server. Health is on every port, reflection too. Keepalive: agents and clients may ping as often as
-every 10 s (`docs/protocol.md`), so no default setting of ours ends in GOAWAY too_many_pings.
+every 10 s (protos/README.md), so no default setting of ours ends in GOAWAY too_many_pings.
 """
 
 from __future__ import annotations

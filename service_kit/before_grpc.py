@@ -11,3 +11,5 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+# What fails comes to us as an exception or a status, and is told once, in our own words.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -168,6 +168,7 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     pool.drain.add(state.now, len(pool.queue) > 0)
     node.finished += 1
     health.succeeded(state, node)
+    attempt.request.finish_reason = item.finish_reason
     state.totals.input_tokens += item.input_tokens
     state.totals.output_tokens += item.output_tokens
     requests.answered_by(state, attempt)

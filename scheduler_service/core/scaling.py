@@ -112,7 +112,9 @@ def _plan(state: State, pool: Pool) -> None:
     scale = pool.scale
     drained: list[str] = []
     if plan.desired > current:
-        scale.last_out_at = scale.asked_at = state.now
+        scale.asked_at = state.now
+        if current >= view.min_nodes:  # filling up to the minimum is no answer to pressure
+            scale.last_out_at = state.now
         kind = records.SCALE_OUT
     else:
         drained = _drain(state, pool, view.ready - plan.desired)

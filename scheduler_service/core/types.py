@@ -91,6 +91,7 @@ class Request:
     first_dispatch_at: Instant = 0
     finished_at: Instant = 0
     outcome: Outcome | None = None
+    finish_reason: int = 0  # the protocol's, of one that succeeded; 0: not known
     reason: Reason = Reason.NONE
     # Tuples: empty ones, of all who wait, cost nothing.
     attempts: tuple[Attempt, ...] = field(default=(), repr=False)

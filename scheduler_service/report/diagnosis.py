@@ -140,7 +140,8 @@ def _no_node(case: Case) -> Iterator[Finding]:
 def _node_failing(case: Case) -> Iterator[Finding]:
     for node_id, figures in sorted(case.window.sums.nodes.items()):
         rate = figures.failure_rate or 0.0
-        if figures.ended >= ATTEMPTS_MIN and rate >= FAILING:
+        lost = node_id in case.window.sums.lost  # told as such: its engine may be as good as any
+        if figures.ended >= ATTEMPTS_MIN and rate >= FAILING and not lost:
             variables = {
                 "node": node_id,
                 "failed": str(figures.failed),

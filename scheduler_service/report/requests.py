@@ -44,7 +44,9 @@ def summary(request: Request, now: Instant) -> report_pb2.RequestSummary:
         trace_id=request.trace_id,
     )
     if request.outcome is not None:
-        built.finish_reason = _FINISH[request.outcome]
+        succeeded = request.outcome is Outcome.SUCCEEDED and request.finish_reason
+        reason = request.finish_reason if succeeded else _FINISH[request.outcome]
+        built.finish_reason = reason  # type: ignore[assignment]  # the same numbers
     return built
 
 

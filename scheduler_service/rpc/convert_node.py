@@ -299,6 +299,7 @@ def running_ids(updates: Iterable[pb.ItemUpdate]) -> list[int]:
 def item_end(result: wire_pb2.PackedItemResult) -> ItemEnd:
     """One item's end. What is not known to be an answer is an engine's error."""
     end = ItemEnd(result.dispatch_id, payload=result, refused=result.refused)
+    end.finish_reason = int(result.finish_reason)
     end.input_tokens = result.usage.input_tokens
     end.output_tokens = result.usage.output_tokens
     if result.HasField("error"):
