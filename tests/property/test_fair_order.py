@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.fairness import TAG, FairBand
@@ -91,6 +91,7 @@ def charge(user: str, cost: int) -> int:
     return int(cost * TAG / WEIGHTS.get(user, 1))
 
 
+@settings(max_examples=600)
 @given(
     WINDOWS,
     st.booleans(),
@@ -222,12 +223,14 @@ def test_shares_of_two_who_both_wait_differ_by_no_more_than_the_bound(
         least, most = min(least, lead), max(most, lead)
 
 
+@settings(max_examples=600)
 @given(
     st.sampled_from([0, 5, 30]),
     st.integers(0, 3),
     st.lists(
         st.one_of(PUSHES, PUSHES, st.just(None)),
-        max_size=80,
+        min_size=6,
+        max_size=40,
     ),
 )
 def test_no_user_gets_far_ahead_of_virtual_time(
