@@ -11,9 +11,10 @@ Five rules:
 5. Every accepted request reaches exactly one terminal outcome, once.
 
 Where to look: `scheduler.py` is the control flow of a step; `requests.py` the life of a request,
-`sessions.py`, `reports.py` and `drains.py` that of a node, `ledger.py` and `failover.py` that of a
-try; `dispatch.py` who goes next and where; `relay.py`, beside `step`, whose output may reach the
-client. `state.py` holds it all.
+`sessions.py`, `reports.py`, `health.py` and `drains.py` that of a node, `ledger.py` and
+`failover.py` that of a try; `dispatch.py` who goes next and where, `placement.py` on which engine,
+`explain.py` why; `relay.py`, beside `step`, whose output may reach the client. `state.py` holds it
+all.
 """
 
 from scheduler_service.core.errors import InvariantViolation
