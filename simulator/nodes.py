@@ -113,11 +113,9 @@ class ModelledNode:
                 ev.ItemEnd(
                     work.dispatch_id,
                     reason,
-                    "",
-                    False,
-                    work.arrival.prompt_tokens,
-                    work.made,
-                    work,
+                    input_tokens=work.arrival.prompt_tokens,
+                    output_tokens=work.made,
+                    payload=work,
                 )
             )
         self._hold(-inputs)

@@ -111,11 +111,11 @@ class ItemEnd:
     reason: Reason = Reason.NONE  # NONE: it succeeded
     message: str = ""
     refused: bool = False  # never started: not charged
-    finish_reason: int = 0  # the protocol's, of one that succeeded
     input_tokens: int = 0
     output_tokens: int = 0
     payload: Any = None  # the whole result; opaque here
     metadata: dict[str, str] = field(default_factory=dict)
+    finish_reason: int = 0  # the protocol's, of one that succeeded
 
 
 @dataclass(slots=True)
