@@ -9,6 +9,7 @@ a credential ends, so do the RPCs that came with it: with UNAUTHENTICATED.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections import Counter
@@ -30,6 +31,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _SCHEME: Final = "bearer "
 _NAMES: Final = "x509_subject_alternative_name"
 _PEM: Final = "x509_pem_cert"
+PART_S: Final = 0.1  # for a caller who is refused to have written its first message
 _BRIEF: Final = "/grpc.reflection."  # streams that nobody needs for long
 
 UNKNOWN: Final = (
@@ -43,6 +45,14 @@ NO_RULE: Final = (Reason.PERMISSION_DENIED, "nobody may call this method: it has
 TOO_LONG: Final = (Reason.DEADLINE_EXCEEDED, "this stream was open for too long")
 NO_REQUEST: Final = (Reason.INVALID_ARGUMENT, "the request of this call did not come")
 ENDED: Final = (Reason.UNAUTHENTICATED, "the credential of this call was revoked or has expired")
+
+
+class _Refusal(Exception):
+    """The caller may not call this."""
+
+    def __init__(self, why: tuple[Reason, str]) -> None:
+        super().__init__(why[1])
+        self.why = why
 
 
 class Gate(grpc.aio.ServerInterceptor):
@@ -82,7 +92,7 @@ class Gate(grpc.aio.ServerInterceptor):
         rule = RPCS.get(method)
         if rule is None:
             log.error("method %s has no rule and is refused to all", method)
-            return self._refusing(NO_RULE)
+            return self._refusing(NO_RULE, found)
         if self._access is None or not self._tokens:
             return self._wrapped(method, found, rule, LOCAL)
         token, given = _bearer(handler_call_details.invocation_metadata)
@@ -90,7 +100,7 @@ class Gate(grpc.aio.ServerInterceptor):
             return self._wrapped(method, found, rule, None)
         principal = self._access.by_token(token)
         if principal is None:
-            return self._refusing(UNKNOWN)
+            return self._refusing(UNKNOWN, found)
         # An agent's certificate wins over a token, so that is settled when the method is called.
         return self._wrapped(method, found, rule, principal)
 
@@ -103,7 +113,10 @@ class Gate(grpc.aio.ServerInterceptor):
         brief = method.startswith(_BRIEF)
 
         async def checked(request: Any, context: Context) -> Any:
-            caller = await self._admit(rule, principal, context)
+            try:
+                caller = await self._admit(rule, principal, context)
+            except _Refusal as refusal:
+                await self._turn_away(context, refusal.why, found.request_streaming)
             become(caller)
             if not found.request_streaming:
                 request = await self._first(context)
@@ -136,6 +149,18 @@ class Gate(grpc.aio.ServerInterceptor):
             await self._refuse(context, NO_REQUEST)
         return request
 
+    async def _turn_away(
+        self, context: Context, why: tuple[Reason, str], streaming: bool
+    ) -> NoReturn:
+        """End the RPC. A stream's first message is given a moment: were the stream ended while it
+        is being written, gRPC would show its caller that failure and not this status.
+        """
+        if streaming:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PART_S):
+                    await context.read()
+        await self._refuse(context, why)
+
     async def _admit(self, rule: Rule, principal: Principal | None, context: Context) -> Principal:
         """Who it is, if that is enough for the rule; else the RPC ends here."""
         certified = self._by_certificate(context)
@@ -144,13 +169,13 @@ class Gate(grpc.aio.ServerInterceptor):
         if principal is None:
             if rule.open:
                 return NOBODY
-            await self._refuse(context, UNKNOWN)
+            raise _Refusal(UNKNOWN)
         if not principal.live:
-            await self._refuse(context, ENDED)
+            raise _Refusal(ENDED)
         if not rule.open and rule.right not in principal.rights:
             wanted = (rule.right.name or "").lower()
             text = f"{principal.name!r} has no right to this: it needs {wanted!r}"
-            await self._refuse(context, (Reason.PERMISSION_DENIED, text))
+            raise _Refusal((Reason.PERMISSION_DENIED, text))
         return principal
 
     def _by_certificate(self, context: Context) -> Principal | None:
@@ -185,11 +210,11 @@ class Gate(grpc.aio.ServerInterceptor):
         for task in self._open.get(principal, ()):
             task.cancel()
 
-    def _refusing(self, why: tuple[Reason, str]) -> Handler:
-        """A handler that ends the RPC without reading its request."""
+    def _refusing(self, why: tuple[Reason, str], found: Handler) -> Handler:
+        """A handler that ends the RPC and does not wait for its request."""
 
         async def refuse(_requests: Any, context: Context) -> None:
-            await self._refuse(context, why)
+            await self._turn_away(context, why, found.request_streaming)
 
         handler: Handler = grpc.stream_stream_rpc_method_handler(refuse)
         return handler

@@ -239,7 +239,6 @@ async def try_method(
                 with_error = await code_of(call.write(b""))
                 if with_error is not grpc.StatusCode.OK:
                     return await call.code()
-                await call.done_writing()
             while await call.read() is not grpc.aio.EOF:
                 return grpc.StatusCode.OK
             return await call.code()

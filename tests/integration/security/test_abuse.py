@@ -29,7 +29,8 @@ MULTIPLEX = "/batchyard.v1.SchedulerService/Multiplex"
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[Secured]:
     limits = ("abuse.handshake=1s", "abuse.first_message=500ms", "abuse.idle_stream=500ms",
-              "abuse.header_bytes=4096", "abuse.connections=6")  # fmt: skip
+              "abuse.header_bytes=4096", "abuse.connections=6",
+              "models=[later]", "queue.no_node_grace=60s")  # fmt: skip
     async with secured(tmp_path, *limits) as world:
         yield world
 
@@ -104,8 +105,9 @@ async def test_an_idle_stream_is_ended_and_a_working_one_is_not(world: Secured) 
         busy = stub.Multiplex(metadata=bearer(token))
         await busy.write(request(open=scheduler_service_pb2.MultiplexOpen()))
         call = scheduler_service_pb2.Call(call_id=1, stream=True)
-        call.request.model, call.request.text.prompt = "nowhere", "x"
+        call.request.model, call.request.text.prompt = "later", "x"
         await busy.write(request(calls=[call]))
+        await until(lambda: world.state.requests)
         async with asyncio.timeout(10):
             assert (await mute.read()).going_away
             assert await mute.code() is grpc.StatusCode.OK
