@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from scheduler_service.core.hashing import hash64
 from scheduler_service.core.types import NEVER, SECOND, Duration
-from scheduler_service.policies.hashing import hash64
 from simulator.workload.arrival import Arrival
 
 # Shares as the experiments use them.
