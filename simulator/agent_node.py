@@ -83,6 +83,7 @@ class AgentNode:
             look_ahead=self.kind.look_ahead,
             max_batch_size=self.kind.max_batch,
             static=self.kind.mode is EngineMode.STATIC,
+            token_capacity=self.kind.kv_capacity or None,
         )
         self.agent = Agent([spec])
         self._spec = spec

@@ -24,6 +24,7 @@ from scheduler_service.core.types import SECOND, Duration
 
 PS_PER_MS: Final = 1_000_000_000
 PS_PER_NS: Final = 1_000
+PS_PER_S: Final = 1_000_000_000_000
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,15 @@ class Hardware:
     gpus: int
     kv_tokens: int
     weights_gb: int
+
+    def prefill_rate(self) -> float:
+        """Prompt tokens per second, at 2,048 of them: what an agent would state."""
+        return 2048 / (self.cost.prefill_of(2048, beside_decodes=False) / PS_PER_S)
+
+    def token_times(self, slots: int) -> tuple[tuple[int, Duration], ...]:
+        """(sequences, time per token) at 1,000 tokens of context each: likewise."""
+        sizes = [size for size in (1, 2, 4, 8, 16, 32, 64, 128) if size < slots] + [slots]
+        return tuple((n, self.cost.decode(n, 1000 * n) // PS_PER_NS) for n in sizes)
 
     def cold_start(self) -> Duration:
         """From the order to the hello: 10 s to start, weights at 2 GB/s, 40 s for the engine."""

@@ -12,12 +12,18 @@ from simulator.tickets import Ticket
 from simulator.workload.arrival import Arrival
 from simulator.world import World
 
+PREFIX_BLOCKS = 4
 Predict = Callable[[Arrival, int], int]  # (arrival, rid) -> expected output tokens; 0: unknown
 
 
 def unknown(_arrival: Arrival, _rid: int) -> int:
     """Nothing is said of the output's length."""
     return 0
+
+
+def _prefix(arrival: Arrival) -> str:
+    """What prompts with the same beginning have in common: their first blocks."""
+    return ",".join(map(str, arrival.blocks[:PREFIX_BLOCKS]))
 
 
 @dataclass(kw_only=True)
@@ -95,7 +101,7 @@ class Callers:
             prompt_tokens=arrival.prompt_tokens,
             output_tokens=terms.predict(arrival, rid),
             size_bytes=4 * arrival.prompt_tokens,
-            affinity_key=arrival.session,
+            affinity_key=arrival.session or _prefix(arrival),
             context=Ticket(arrival),
         )
 

@@ -135,6 +135,7 @@ class Edge:
             output_id=attempt.output_id,
             model=attempt.model,
             inputs=attempt.inputs,
+            tokens=attempt.tokens,
             stream=request.stream,
             remaining_ns=left,
             starts=starts,

@@ -55,6 +55,9 @@ def continuous(name: str, hardware: Hardware, *, slots: int = SLOTS) -> NodeKind
         make=make,
         slots=slots,
         context_length=hardware.kv_tokens,
+        kv_capacity=hardware.kv_tokens,
+        prefill_rate=hardware.prefill_rate(),
+        token_times=hardware.token_times(slots),
         price_per_hour=GPU_PRICE[hardware.gpu] * hardware.gpus,
         cold_start=hardware.cold_start(),
         labels={"calibration": hardware.cost.source},
@@ -93,6 +96,7 @@ def static(
         slots=slots,
         mode=EngineMode.STATIC,
         look_ahead=look_ahead,
+        batch_times=tuple((size, base + per_item * size) for size in (1, slots)),
         price_per_hour=1.0,
     )
 
@@ -163,6 +167,7 @@ class Fleet:
         self.groups = list(groups)
         self._managed = managed
         self._started = 0
+        self._orders = 0
         self._unwanted = 0  # of those that are starting
         for group in self.groups:
             for _ in range(group.count):
@@ -193,11 +198,14 @@ class Fleet:
         self._unwanted -= kept
         for _ in range(lacking - kept):
             self.starting += 1
-            self.world.agenda.at(self.world.now + kind.cold_start, self._arrive, kind)
+            self._orders += 1
+            takes = kind.cold_start_of(self.world.settings.seed, self._orders)
+            self.world.agenda.at(self.world.now + takes, self._arrive, (kind, takes))
 
-    def _arrive(self, kind: NodeKind) -> None:
+    def _arrive(self, order: tuple[NodeKind, Duration]) -> None:
+        kind, took = order
         self.starting -= 1
-        self.ordered += kind.cold_start
+        self.ordered += took
         if self._unwanted:
             self._unwanted -= 1
         else:

@@ -12,11 +12,45 @@ from scheduler_service.core import commands as cmd
 from scheduler_service.core import events as ev
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import NEVER, SECOND, Batch, Duration, Instant
+from simulator.engines.continuous import ContinuousEngine
 from simulator.engines.interface import Work
 from simulator.kinds import NodeKind
 from simulator.world import World
 
+ENGINE = "e0"
+NEARLY_FULL = 0.95  # of the KV memory: reported
 BREAK_SEEN = 50_000_000  # a killed process' stream is seen broken after this long
+
+
+class TokenCredit:
+    """Credit of KV tokens as running totals, where they are limited."""
+
+    __slots__ = ("_capacity", "_charged", "granted", "held")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._charged = 0
+        self.held = 0
+        self.granted: int | None = 0 if capacity else None
+
+    def begin_session(self) -> None:
+        """Totals start anew; what is held stays."""
+        self._charged = 0
+        self.granted = 0 if self._capacity else None
+
+    def charge(self, tokens: int) -> None:
+        """The scheduler sent so many."""
+        self._charged += tokens
+        self.held += tokens
+
+    def grant(self) -> bool:
+        """Raise the total to the room there is; whether it rose."""
+        if self.granted is None:
+            return False
+        total = self._charged + self._capacity - self.held
+        rose = total > self.granted
+        self.granted = max(self.granted, total)
+        return rose
 
 
 class ModelledNode:
@@ -38,8 +72,10 @@ class ModelledNode:
         self.held_inputs = 0
         self._epoch = 0
         self._lives = 0
-        self._granted = 0
-        self._charged = 0
+        self._granted = self._charged = 0  # inputs, of this session
+        self._tokens = TokenCredit(kind.kv_capacity)
+        self._received = 0  # items of this session
+        self._pressure: tuple[int, bool] = (0, False)  # as last reported
         self._ended: list[ev.ItemEnd] = []
         self._leaving = False  # drained, it goes away
 
@@ -55,9 +91,10 @@ class ModelledNode:
     def _hello(self) -> None:
         world = self.world
         self._epoch = world.new_epoch()
-        self._charged = self._granted = 0
+        self._charged = self._granted = self._received = 0
+        self._tokens.begin_session()
         world.open_session(self.node_id, self._epoch, self)
-        world.beating[self.node_id, self._epoch] = None
+        world.beating[self.node_id, self._epoch] = self._report_pressure
         running = [ev.RunningItem(dispatch_id) for dispatch_id in self.held]
         spec = self.kind.spec(managed=self.managed)
         boot_id = f"{self.node_id}.{self._lives}"
@@ -70,6 +107,7 @@ class ModelledNode:
         self.engine.halt()
         self._go_down()
         self.held.clear()
+        self._tokens.held = 0
         self._hold(-self.held_inputs)
         self._ended.clear()
         epoch = self._epoch
@@ -105,6 +143,7 @@ class ModelledNode:
             if self.held.pop(work.dispatch_id, None) is None:
                 continue
             inputs += work.inputs
+            self._tokens.held -= work.charged_tokens
             if work.complete:
                 reason = Reason.NONE
             else:
@@ -140,9 +179,30 @@ class ModelledNode:
         """Running totals: what it was charged, plus the room that is free."""
         capacity = self.kind.slots + self.kind.look_ahead
         granted = self._charged + capacity - self.held_inputs
-        if granted > self._granted:
-            self._granted = granted
-            self.world.post(ev.CreditsGranted(self.node_id, self._epoch, [("e0", granted, None)]))
+        more = self._tokens.grant()
+        if granted > self._granted or more:
+            self._granted = max(self._granted, granted)
+            total = (ENGINE, self._granted, self._tokens.granted)
+            self.world.post(ev.CreditsGranted(self.node_id, self._epoch, [total]))
+
+    def _report_pressure(self) -> None:
+        """At a heartbeat: preemptions and a memory that is nearly full, when that has changed."""
+        engine = self.engine
+        if not isinstance(engine, ContinuousEngine):
+            return
+        share = engine.memory.used / engine.memory.capacity
+        pressure = engine.preemptions, share > NEARLY_FULL
+        if pressure != self._pressure:
+            self._pressure = pressure
+            self.world.post(
+                ev.ReportReceived(
+                    self.node_id,
+                    self._epoch,
+                    self._received,
+                    {ENGINE: list(self.held)},
+                    pressure={ENGINE: (engine.preemptions, share)},
+                )
+            )
 
     # What the scheduler says.
 
@@ -153,6 +213,7 @@ class ModelledNode:
             work = self.held.pop(dispatch_id, None)
             if work is not None:
                 self._hold(-work.inputs)
+                self._tokens.held -= work.charged_tokens
                 self.engine.cancel(dispatch_id)
         self._grant()
 
@@ -165,10 +226,13 @@ class ModelledNode:
         for attempt in batch.attempts:
             arrival = attempt.request.context.arrival
             work = Work(attempt.dispatch_id, arrival, attempt.inputs)
+            work.charged_tokens = attempt.tokens
+            self._tokens.charge(attempt.tokens)
             self.held[work.dispatch_id] = work
             inputs += work.inputs
             works.append(work)
         self._charged += inputs
+        self._received += len(works)
         self._hold(inputs)
         self.engine.submit(works, atomic=batch.atomic)
 

@@ -79,7 +79,8 @@ class World:
         self.agenda = Agenda()
         self.scheduler = Scheduler(settings.core, policies)
         self.sessions: dict[tuple[str, int], NodeSession] = {}
-        self.beating: dict[tuple[str, int], None] = {}  # sessions whose node lives, by this model
+        # Sessions of modelled nodes that live, and what each has to say at a heartbeat.
+        self.beating: dict[tuple[str, int], Callable[[], None]] = {}
         self.scale: Callable[[cmd.RequestScale], None] | None = None
         self.watching = Watching()
         self.open_requests = 0  # submitted, without an outcome
@@ -225,6 +226,8 @@ class World:
     def _beat(self, _: None) -> None:
         if self.beating:
             self.post(ev.NodesHeard(list(self.beating)))
+            for report in self.beating.values():
+                report()
         self.agenda.at(self.now + self.settings.heartbeat, self._beat)
 
     def _sample(self, _: None) -> None:

@@ -15,6 +15,7 @@ class Work:
 
     __slots__ = (
         "arrival",
+        "charged_tokens",
         "complete",
         "dispatch_id",
         "ended",
@@ -34,6 +35,7 @@ class Work:
         self.dispatch_id = dispatch_id
         self.arrival = arrival
         self.inputs = inputs
+        self.charged_tokens = 0  # of its node's credit
         self.offset = offset  # output tokens that another attempt made, and this one goes on from
         self.started_at: Instant = -1  # when the engine began; -1: not yet
         self.first_output_at: Instant = -1
