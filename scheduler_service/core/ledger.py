@@ -10,11 +10,15 @@ Two ends of an attempt, often at different times:
 
 from __future__ import annotations
 
+from typing import Final
+
 from scheduler_service.core import batch_times, records
 from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reason, RequestClass
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_attempt, move_availability
-from scheduler_service.core.types import Attempt, Drain, Node
+from scheduler_service.core.types import Attempt, Drain, Node, Request
+
+FORGOTTEN: Final = Request(0, "", "")  # stands for every request that can no longer be listed
 
 
 def charge(state: State, attempt: Attempt) -> None:
@@ -33,7 +37,21 @@ def charge(state: State, attempt: Attempt) -> None:
     batch.attempts.append(attempt)
     batch.open_items += 1
     batch.held_items += 1
+    batch.kept_items += 1
     engine.open_batches[batch.batch_id] = batch
+
+
+def forget(request: Request) -> None:
+    """A finished request can no longer be listed: cut the circles through its attempts, so that
+    memory comes back at once. Left to the collector, a hundred thousand requests stopped the loop
+    for a second and a half.
+    """
+    for attempt in request.attempts:
+        attempt.request = FORGOTTEN
+        batch = attempt.batch
+        batch.kept_items -= 1
+        if batch.kept_items == 0:
+            batch.attempts = []
 
 
 def note_job(state: State, attempt: Attempt) -> None:

@@ -401,7 +401,10 @@ def finish(
     if request.deadline < NEVER:
         state.timers.cancel(request.rid * 4 + DEADLINE)
     del state.requests[request.rid]
-    state.finished.append(request)
+    finished = state.finished
+    if finished and len(finished) == finished.maxlen:
+        ledger.forget(finished[0])
+    finished.append(request)
     state.totals.outcomes[outcome] += 1
     kind_of_record = _RECORD_OF.get(outcome)
     if kind_of_record is not None:

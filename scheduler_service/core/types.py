@@ -181,6 +181,7 @@ class Batch:
     attempts: list[Attempt] = field(default_factory=list)
     open_items: int = 0  # attempts that have not ended
     held_items: int = 0  # of them and of the cancelled ones, those that the node still holds
+    kept_items: int = 0  # attempts of requests that are open or can still be listed
 
 
 @dataclass(slots=True)
