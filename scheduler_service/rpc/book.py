@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from typing import Final
 
 from scheduler_service.clock import Clock
 from scheduler_service.core.commands import FinishRequest
@@ -20,6 +21,8 @@ from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.results import ResultBuilder, failed
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.quotas import Quotas
+
+_PER_REPLAY: Final = 400  # bytes beside the result: key, hash, entries of tables
 
 
 class Book:
@@ -160,7 +163,7 @@ class Book:
         self._forget(key)
         now, replays = self._clock.now(), self._replays
         replays[key] = (now, body_hash, result)
-        self._replay_bytes += len(result)
+        self._replay_bytes += len(result) + _PER_REPLAY
         while replays:
             oldest = next(iter(replays))
             young = now - replays[oldest][0] <= self._replay_for
@@ -171,7 +174,7 @@ class Book:
     def _forget(self, key: Key) -> None:
         replay = self._replays.pop(key, None)
         if replay is not None:
-            self._replay_bytes -= len(replay[2])
+            self._replay_bytes -= len(replay[2]) + _PER_REPLAY
 
 
 def _is_final(command: FinishRequest) -> bool:
