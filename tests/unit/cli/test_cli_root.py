@@ -116,6 +116,14 @@ def test_singular_nouns_are_aliases(cli: Cli, alias: str) -> None:
     assert cli("--help").out.count(f"  {alias} ") == 0
 
 
+@pytest.mark.parametrize("noun", ["nodes", "models", "queues", "requests", "events"])
+def test_noun_without_a_verb_lists(cli: Cli, noun: str) -> None:
+    """It asks for the list, here of nobody: not reachable, not a usage error."""
+    server = ["--address", "127.0.0.1:9", "--admin-address", "127.0.0.1:9"]
+    assert cli(noun, *server).exit_code == 3
+    assert cli(noun, "-o", "json", *server).exit_code == 3
+
+
 def test_unknown_command_suggests_and_exits_2(cli: Cli) -> None:
     done = cli("node-s")
     assert done.exit_code == 2

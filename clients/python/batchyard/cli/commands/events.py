@@ -9,6 +9,7 @@ import click
 
 from batchyard.cli.asks import ask_admin, take
 from batchyard.cli.failures import CliError
+from batchyard.cli.nouns import NounGroup
 from batchyard.cli.options import DurationType, pass_settings, server_options
 from batchyard.cli.output import emit_line, emit_list, note
 from batchyard.cli.settings import Settings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from batchyard.v1 import Event
 
 
-@click.group()
+@click.group(cls=NounGroup)
 def events() -> None:
     """List what happened, and follow what happens."""
 

@@ -8,6 +8,7 @@ import click
 
 from batchyard.cli.asks import ask_admin, take
 from batchyard.cli.commands.drain import drain
+from batchyard.cli.nouns import NounGroup
 from batchyard.cli.options import pass_settings, server_options
 from batchyard.cli.output import emit_list, emit_one
 from batchyard.cli.settings import Settings
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 reason_option = click.option("--reason", default="", help="Why; kept in the event.")
 
 
-@click.group()
+@click.group(cls=NounGroup)
 def nodes() -> None:
     """List nodes, show one, and let it work or not."""
 

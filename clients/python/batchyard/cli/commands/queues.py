@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from batchyard.cli.asks import ask_admin
+from batchyard.cli.nouns import NounGroup
 from batchyard.cli.options import pass_settings, server_options
 from batchyard.cli.output import emit_list
 from batchyard.cli.settings import Settings
 
 
-@click.group()
+@click.group(cls=NounGroup)
 def queues() -> None:
     """List what waits, by pool, model and priority (10 = most urgent)."""
 

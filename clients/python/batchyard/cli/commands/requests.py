@@ -8,6 +8,7 @@ import click
 
 from batchyard.cli.asks import ask, ask_admin, get_request, take
 from batchyard.cli.failures import FAILURE, OK, PARTIAL, CliError
+from batchyard.cli.nouns import NounGroup
 from batchyard.cli.options import pass_settings, server_options
 from batchyard.cli.output import emit_list, emit_one, note
 from batchyard.cli.settings import Settings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 STATES = ("queued", "dispatched", "running", "finished")
 
 
-@click.group()
+@click.group(cls=NounGroup)
 def requests() -> None:
     """List requests, show one, cancel some."""
 
