@@ -8,6 +8,7 @@ from simulator.experiments.e1 import E1
 from simulator.experiments.e2 import E2
 from simulator.experiments.e4 import E4
 from simulator.experiments.e5 import E5
+from simulator.experiments.scale import SCALE
 from simulator.experiments.verdicts import Experiment
 
-EXPERIMENTS: Final[dict[str, Experiment]] = {e.name: e for e in (E1, E2, E4, E5)}
+EXPERIMENTS: Final[dict[str, Experiment]] = {e.name: e for e in (E1, E2, E4, E5, SCALE)}

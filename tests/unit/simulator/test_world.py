@@ -13,11 +13,13 @@ from scheduler_service.core.outcomes import NodeHealth, Outcome
 from scheduler_service.core.settings import AutoscaleSettings, QueueSettings
 from scheduler_service.core.types import MILLISECOND, SECOND, Instant, Request
 from scheduler_service.policies import build
+from simulator.calibration import MEASURED_2023
 from simulator.callers import Terms
 from simulator.checkers import Accounts, Broken
-from simulator.engines import IndependentEngine
+from simulator.engines import ContinuousEngine, ContinuousProfile, IndependentEngine
 from simulator.fleet import Fleet, FleetError, Group, kind, parse, static
-from simulator.kinds import NodeKind
+from simulator.kinds import LOADING_OBSERVED, NodeKind
+from simulator.predictors import at_most, oracle
 from simulator.simulation import Plan, Run, simulate
 from simulator.summary import Objective
 from simulator.watchers import Watcher
@@ -213,6 +215,57 @@ def test_fleets_are_read_from_text() -> None:
         parse("2xH200")
     with pytest.raises(FleetError, match="COUNTxKIND"):
         parse("4*H100-70B")
+
+
+def test_tokens_beyond_a_node_s_memory_are_not_sent() -> None:
+    """Two that fit alone, but not together, are not sent together."""
+    profile = ContinuousProfile(cost=MEASURED_2023["H100-70B"].cost, slots=4, kv_tokens=1_000)
+    small = NodeKind(
+        name="small",
+        make=lambda host: ContinuousEngine(host, profile),
+        slots=4,
+        kv_capacity=1_000,
+    )
+    arrivals = [Arrival(SECOND, 600, 50) for _ in range(3)]
+    run = play(arrivals, Group(1, small), terms=Terms(predict=oracle))
+    engine = run.fleet.nodes["n0000"].engine
+    assert isinstance(engine, ContinuousEngine)
+    assert engine.preemptions == 0
+    assert run.summary.outcomes["succeeded"] == 3
+    assert run.summary.all.wait.most >= 2 * run.summary.all.wait.p50 > 0
+
+
+def test_a_node_whose_memory_overflows_says_so_and_gets_less() -> None:
+    """Outputs are longer than what was predicted, so that the memory fills and it preempts."""
+    profile = ContinuousProfile(cost=MEASURED_2023["H100-70B"].cost, slots=8, kv_tokens=2_000)
+    small = NodeKind(
+        name="small", make=lambda host: ContinuousEngine(host, profile), slots=8, kv_capacity=2_000
+    )
+    arrivals = [Arrival(i * SECOND // 4, 100, 600) for i in range(40)]
+    run = play(arrivals, Group(1, small), terms=Terms(predict=at_most(50)))
+    engine = run.world.scheduler.state.nodes["n0000"].engines["e0"]
+    assert engine.preemptions
+    assert 0 < engine.slots_limit < 8
+    assert run.summary.outcomes["succeeded"] == 40
+
+
+def test_cold_starts_may_be_drawn_from_what_was_observed() -> None:
+    observed = servers(1, cold_starts=LOADING_OBSERVED)
+    drawn = sorted(observed.cold_start_of(1, number) / SECOND for number in range(2_000))
+    assert drawn[1_000] == pytest.approx(22.7, abs=1.0)
+    assert drawn[1_800] == pytest.approx(42.0, abs=1.5)
+    assert drawn[-1] <= 79.4
+    assert observed.cold_start_of(1, 7) == observed.cold_start_of(1, 7)
+
+
+def test_nodes_state_the_speed_that_their_engines_have() -> None:
+    spec = kind("H100-70B", 16).spec().engines[0]
+    model = spec.models[0]
+    assert spec.kv_capacity == pytest.approx(1_330_000, rel=0.01)
+    assert model.prefill_rate == pytest.approx(2048 / 0.137, rel=0.01)
+    assert model.token_times[0][0] == 1
+    assert model.token_times[-1][0] == 16
+    assert model.token_times[-1][1] > model.token_times[0][1]
 
 
 def test_accounts_catch_a_second_outcome() -> None:
