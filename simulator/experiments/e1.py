@@ -109,7 +109,7 @@ def independent(servers: int) -> NodeKind:
     return NodeKind(name=f"{servers} servers", make=make, slots=servers)
 
 
-def jobs(system: System, priorities: tuple[int, ...] = (5,)) -> Iterator[naive.Job]:
+def demands(system: System, priorities: tuple[int, ...] = (5,)) -> Iterator[naive.Demand]:
     """Poisson at the load, for ever; services of mean UNIT; priorities at random, equally often."""
     random = Random(f"e1/{system.name}")
     gap = UNIT / (system.servers * system.rho)
@@ -134,7 +134,7 @@ def run(
         world=WorldSettings(core=core, sample_every=NEVER),
         watchers=[watcher],
     )
-    first = itertools.islice(jobs(system, priorities), count)
+    first = itertools.islice(demands(system, priorities), count)
     arrivals = (Arrival(at, service=service, priority=p) for at, service, p in first)
     return simulate(plan, arrivals), watcher
 
@@ -143,7 +143,7 @@ def same_waits(system: System, short: bool) -> list[Row]:
     """The live core against the model, and the exact laws."""
     count = SHORT if short else SIMULATED
     done, seen = run(system, count)
-    expected = list(naive.first_come(itertools.islice(jobs(system), count), system.servers))
+    expected = list(naive.first_come(itertools.islice(demands(system), count), system.servers))
     found = [seen.by_arrival[rid][1] for rid in range(1, count + 1)]
     different = sum(a != b for a, b in zip(expected, found, strict=True))
     name, metrics = system.name, done.metrics
@@ -157,7 +157,7 @@ def same_waits(system: System, short: bool) -> list[Row]:
 def closed_forms(system: System, short: bool) -> list[Row]:
     """Mean, p99 and probability of a wait."""
     count = SHORT_ALONE if short else system.count
-    found = statistics.waits(naive.first_come(jobs(system), system.servers), count)
+    found = statistics.waits(naive.first_come(demands(system), system.servers), count)
     load, name = system.servers * system.rho, system.name
     if system.deterministic:
         mean, tail = md1_wait(system.rho), md1_wait_quantile(system.rho, 0.99)
@@ -184,13 +184,13 @@ def strict_priority(short: bool) -> list[Row]:
     """Two equal classes on four servers: Cobham's formula."""
     count = SHORT if short else SIMULATED
     _, seen = run(STRICT, count, "strict", (10, 1))
-    first = itertools.islice(jobs(STRICT, (10, 1)), count)
+    first = itertools.islice(demands(STRICT, (10, 1)), count)
     expected = sorted(naive.strict(first, STRICT.servers))
     different = sum(a != b for a, b in zip(expected, sorted(seen.by_arrival.values()), strict=True))
     name = f"{STRICT.name}, strict"
     rows = [exactly(f"{name}: waits that differ from the model's", 0, different)]
     alone = SHORT_ALONE if short else STRICT.count
-    pairs = list(naive.strict(itertools.islice(jobs(STRICT, (10, 1)), alone), STRICT.servers))
+    pairs = list(naive.strict(itertools.islice(demands(STRICT, (10, 1)), alone), STRICT.servers))
     for label, priority, target in zip(
         ("high", "low"), (10, 1), cobham(4, 3.2, [0.5, 0.5]), strict=True
     ):

@@ -104,7 +104,7 @@ class Cell:
     count: int
 
 
-def jobs(cell: Cell) -> Iterator[tuple[int, int, float]]:
+def demands(cell: Cell) -> Iterator[tuple[int, int, float]]:
     """(arrival, service, rank), for ever."""
     pairs = pairs_of(cell.trace)
     random = Random(f"e5/{cell.trace}/{cell.rho}")
@@ -141,9 +141,9 @@ def smallest_rank(work: Iterator[tuple[int, int, float]]) -> Iterator[int]:
 def mean_wait(cell: Cell) -> statistics.Estimate:
     """In seconds, by a model."""
     if cell.order == "first come":
-        waits = naive.first_come(((at, made, 5) for at, made, _ in jobs(cell)), 1)
+        waits = naive.first_come(((at, made, 5) for at, made, _ in demands(cell)), 1)
     else:
-        waits = smallest_rank(jobs(cell))
+        waits = smallest_rank(demands(cell))
     found = statistics.mean(waits, cell.count)
     return statistics.Estimate(found.value / SECOND, found.error / SECOND)
 
@@ -201,14 +201,14 @@ def _live(cell: Cell, order: str, *, sjf: bool = False) -> tuple[list[int], list
         watchers=[seen],
     )
     by_time = {round(service(pair) * SECOND): pair[1] for pair in pairs}
-    first = itertools.islice(jobs(cell), cell.count)
+    first = itertools.islice(demands(cell), cell.count)
     simulate(plan, (Arrival(at, 0, by_time[made], service=made) for at, made, _ in first))
     return [seen.by_arrival[rid][1] for rid in sorted(seen.by_arrival)], _model(cell)
 
 
 def _model(cell: Cell) -> list[int]:
     """All of the first `count`, to the last."""
-    first = itertools.islice(jobs(cell), cell.count)
+    first = itertools.islice(demands(cell), cell.count)
     if cell.order == "first come":
         return list(naive.first_come(((at, made, 5) for at, made, _ in first), 1))
     return list(itertools.islice(smallest_rank(_and_never(first)), cell.count))

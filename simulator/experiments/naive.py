@@ -10,14 +10,14 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-Job = tuple[int, int, int]  # (instant of arrival, service, priority)
+Demand = tuple[int, int, int]  # (instant of arrival, service, priority)
 
 
-def first_come(jobs: Iterable[Job], servers: int) -> Iterator[int]:
+def first_come(demands: Iterable[Demand], servers: int) -> Iterator[int]:
     """Waits of one queue before several servers, in order of arrival (Kiefer and Wolfowitz)."""
     free = [0] * servers  # heap of the instants at which servers are free
     replace = heapq.heapreplace
-    for at, service, _ in jobs:
+    for at, service, _ in demands:
         start = free[0]
         if start <= at:
             yield 0
@@ -27,12 +27,12 @@ def first_come(jobs: Iterable[Job], servers: int) -> Iterator[int]:
             replace(free, start + service)
 
 
-def strict(jobs: Iterable[Job], servers: int) -> Iterator[tuple[int, int]]:
+def strict(demands: Iterable[Demand], servers: int) -> Iterator[tuple[int, int]]:
     """(priority, wait) in order of start, the most urgent first, without preemption."""
     queues: dict[int, deque[tuple[int, int]]] = {p: deque() for p in range(10, 0, -1)}
     busy: list[int] = []  # ends of what runs
     waiting = 0
-    for at, service, priority in jobs:
+    for at, service, priority in demands:
         while busy and busy[0] <= at:
             end = heapq.heappop(busy)
             if waiting:

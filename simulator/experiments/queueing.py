@@ -88,6 +88,17 @@ def mg1_sjf_wait(rate: float, services: list[float]) -> float:
     return total / count
 
 
+def round_robin(nodes: int, rho: float) -> float:
+    """Mean response of each of `nodes` queues that Poisson arrivals go to in turn.
+
+    Each sees Erlang gaps of that many stages (G/M/1), and its responses are exponential.
+    """
+    stays = 0.5  # the root of s = E[exp(-(1 - s) * gap)] below 1
+    for _ in range(10_000):
+        stays = math.pow(1 + (1 - stays) / (nodes * rho), -nodes)
+    return 1 / (1 - stays)
+
+
 def supermarket(choices: int, rho: float) -> float:
     """Mean response of the power of d choices with very many servers: sum of the tails over rho."""
     total, k = 0.0, 1

@@ -17,6 +17,7 @@ from simulator.experiments.queueing import (
     mg1_wait,
     mmc_wait,
     mmc_wait_quantile,
+    round_robin,
     supermarket,
 )
 from simulator.experiments.verdicts import exactly, markdown, near, render, within
@@ -49,6 +50,8 @@ def test_fixed_services(rho: float, tail: float) -> None:
 def test_priorities_and_choices() -> None:
     assert cobham(4, 3.2, [0.5, 0.5]) == pytest.approx([0.248514, 1.242568], abs=1e-6)
     assert supermarket(2, 0.9) == pytest.approx(2.6141, abs=1e-4)
+    assert round_robin(1, 0.9) == pytest.approx(10.0)
+    assert round_robin(100_000, 0.9) == pytest.approx(5.179, abs=0.01)  # D/M/1
     assert supermarket(3, 0.99) == pytest.approx(3.8578, abs=1e-4)
 
 
@@ -59,12 +62,12 @@ def test_shortest_first_with_equal_lengths_is_first_come() -> None:
 
 def test_strict_with_one_priority_is_first_come() -> None:
     random = Random(2)
-    at, jobs = 0, []
+    at, demands = 0, []
     for _ in range(2_000):
         at += random.randrange(100)
-        jobs.append((at, random.randrange(180), 5))
-    strict = [wait for _, wait in naive.strict(jobs, 2)]
-    assert sorted(strict) == sorted(naive.first_come(jobs, 2))
+        demands.append((at, random.randrange(180), 5))
+    strict = [wait for _, wait in naive.strict(demands, 2)]
+    assert sorted(strict) == sorted(naive.first_come(demands, 2))
 
 
 def test_batch_means_know_their_error() -> None:

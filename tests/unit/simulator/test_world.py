@@ -62,7 +62,7 @@ def play(
     return run
 
 
-def jobs(*services_s: float, at: Instant = 0) -> list[Arrival]:
+def asked(*services_s: float, at: Instant = 0) -> list[Arrival]:
     return [Arrival(at, service=round(s * SECOND)) for s in services_s]
 
 
@@ -78,7 +78,7 @@ class Waits(Watcher):
 
 def test_requests_wait_for_the_one_server_in_turn() -> None:
     waits = Waits()
-    run = play(jobs(2, 3, 1), watchers=[waits])
+    run = play(asked(2, 3, 1), watchers=[waits])
     assert list(waits.by_rid.values()) == [0, 2, 5]
     assert run.world.now >= 6 * SECOND
     assert run.summary.outcomes["succeeded"] == 3
@@ -104,7 +104,7 @@ def test_coalescing_lets_events_gather_before_a_step() -> None:
 
 def test_the_scheduler_s_own_time_can_be_charged() -> None:
     run = play(
-        jobs(1, 1), Group(1, servers(2)), decision_cost=lambda events, _: events * MILLISECOND
+        asked(1, 1), Group(1, servers(2)), decision_cost=lambda events, _: events * MILLISECOND
     )
     assert 1.0 < run.summary.all.total.most < 1.1
 
@@ -113,7 +113,7 @@ def test_a_killed_node_s_work_is_done_elsewhere() -> None:
     def kill(world: World, fleet: Fleet) -> None:
         world.agenda.at(SECOND, lambda _: fleet.nodes["n0000"].kill())
 
-    run = play(jobs(2, 2), Group(2, servers()), prepare=[kill])
+    run = play(asked(2, 2), Group(2, servers()), prepare=[kill])
     assert run.summary.failovers == 1
     assert run.summary.outcomes["succeeded"] == 2
     assert run.world.scheduler.state.nodes["n0000"].health is NodeHealth.LOST
@@ -130,7 +130,7 @@ def test_a_slow_node_is_avoided_once_it_is_known() -> None:
 
 
 def test_callers_who_leave_are_not_served() -> None:
-    arrivals = jobs(5, 5)
+    arrivals = asked(5, 5)
     arrivals[1].cancel_after = SECOND
     run = play(arrivals)
     assert run.summary.outcomes["cancelled"] == 1
@@ -177,7 +177,7 @@ def test_an_order_that_is_withdrawn_does_not_come() -> None:
 
 def test_what_is_refused_counts_against_the_objective() -> None:
     core = CoreSettings(queue=QueueSettings(max_requests=2), check_every=1)
-    run = play(jobs(1, 1, 1, 1, 1, at=SECOND), core=core)
+    run = play(asked(1, 1, 1, 1, 1, at=SECOND), core=core)
     summary = run.summary
     assert (summary.rejected, summary.reasons) == (2, {"QUEUE_FULL": 2})
     assert summary.all.attained == pytest.approx(3 / 5)
@@ -186,7 +186,7 @@ def test_what_is_refused_counts_against_the_objective() -> None:
 def test_the_objective_is_met_by_wait_first_output_total_and_own_deadline() -> None:
     def attained(objective: Objective, timeout: int = 10) -> float:
         plan = Plan(fleet=[Group(1, servers())], objective=objective)
-        arrivals = jobs(2, 3, 1)
+        arrivals = asked(2, 3, 1)
         for arrival in arrivals:
             arrival.timeout = timeout * SECOND
         return simulate(plan, arrivals).summary.all.attained
@@ -199,7 +199,7 @@ def test_the_objective_is_met_by_wait_first_output_total_and_own_deadline() -> N
 
 
 def test_cost_is_shared_by_slot_time() -> None:
-    arrivals = jobs(1, 3)
+    arrivals = asked(1, 3)
     arrivals[0].tenant, arrivals[1].tenant = "a", "b"
     bill = play(arrivals, Group(1, servers(2))).summary.cost_per_tenant
     assert bill["b"] == pytest.approx(3 * bill["a"])
