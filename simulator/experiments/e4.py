@@ -79,7 +79,11 @@ def _first_come() -> PolicySet:
 
 
 def continuous(
-    slots: int, cost: IterationCost = HARDWARE.cost, *, token_budget: int = 0
+    slots: int,
+    cost: IterationCost = HARDWARE.cost,
+    *,
+    token_budget: int = 0,
+    look_ahead: int = 0,
 ) -> NodeKind:
     """One engine; `token_budget` 0: whole prompts at once."""
     profile = ContinuousProfile(
@@ -89,7 +93,7 @@ def continuous(
     def make(host: Host) -> Engine:
         return ContinuousEngine(host, profile)
 
-    return NodeKind(name="continuous", make=make, slots=slots)
+    return NodeKind(name="continuous", make=make, slots=slots, look_ahead=look_ahead)
 
 
 def whole_batches(slots: int, cost: IterationCost) -> NodeKind:
@@ -161,39 +165,60 @@ def longest_of(outputs: Sequence[int], batch: int) -> float:
 def static_against_continuous(short: bool) -> list[Row]:
     """Everything is there at once; the batches are drawn from the trace's lengths.
 
-    The simulated gain is held against what these very batches promise: their longest outputs are
-    few and long, and differ by some per cent from draw to draw.
+    The simulated gains are held against what these very batches promise: their longest outputs are
+    few and long, and differ by some per cent from draw to draw. Without look-ahead a slot stays
+    empty for the step in which its result travels, so every output costs one step more.
     """
     cells = [(trace, batch, 60 if short else 2_000) for trace in GAINS for batch in GAINS[trace]]
     rows = []
     for (trace, batch, _), found in zip(cells, spread(_gain, cells, alone=short), strict=True):
-        promised, gain = found
         closed = longest_of(_outputs(trace), batch)
-        what, share = f"{trace}, batch {batch}", 0.25 if short else 0.03
-        rows.append(near(f"{what}: longest / mean", GAINS[trace][batch], closed, share=0.05))
-        rows.append(near(f"{what}: gain on drawn batches", promised, gain, share=share))
+        what, share = f"{trace}, batch {batch}", 0.25 if short else 0.02
+        rows += [
+            near(f"{what}: longest / mean", GAINS[trace][batch], closed, share=0.05),
+            near(f"{what}: gain on drawn batches", found.promised, found.ahead, share=share),
+            near(f"{what}: without look-ahead", found.promised_late, found.late, share=share),
+        ]
     return rows
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Time in whole batches over time in one that changes at every step."""
+
+    promised: float
+    ahead: float  # simulated, the next ones waiting in the engine
+    promised_late: float
+    late: float  # simulated, the next ones sent when a slot is free
 
 
 def _outputs(trace: str) -> list[int]:
     return [arrival.output_tokens for arrival in load(trace)]
 
 
-def _gain(cell: tuple[str, int, int]) -> tuple[float, float]:
-    """Time in whole batches over time in one that changes at every step: promised and simulated.
-
-    So many batches that the last sequences, which run alone, weigh little.
-    """
+def _gain(cell: tuple[str, int, int]) -> Gain:
+    """So many batches that the last sequences, which run alone, weigh little."""
     trace, batch, batches = cell
     outputs, random = _outputs(trace), Random(f"e4/{batch}")
     drawn = [outputs[random.randrange(len(outputs))] for _ in range(batch * batches)]
     longest = sum(max(drawn[i : i + batch]) for i in range(0, len(drawn), batch))
-    spans = [
-        play(kind, [Arrival(SECOND, 1, tokens) for tokens in drawn]).summary.span_s
-        for kind in (whole_batches(batch, EVEN), continuous(batch, EVEN))
-    ]
     # A static batch has its first tokens from the prompts, which cost nothing here.
-    return batch * (longest - batches) / sum(drawn), spans[0] / spans[1]
+    steps = batch * (longest - batches)
+    kinds = (
+        whole_batches(batch, EVEN),
+        continuous(batch, EVEN, look_ahead=batch),
+        continuous(batch, EVEN),
+    )
+    whole, ahead, late = (
+        play(kind, [Arrival(SECOND, 1, tokens) for tokens in drawn]).summary.span_s
+        for kind in kinds
+    )
+    return Gain(
+        promised=steps / sum(drawn),
+        ahead=whole / ahead,
+        promised_late=steps / (sum(drawn) + len(drawn)),
+        late=whole / late,
+    )
 
 
 @dataclass(frozen=True)
