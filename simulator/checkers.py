@@ -10,12 +10,13 @@ hold. It keeps its own books and raises `Broken` at the first promise that does 
   its own node, and the text that a caller got is one legal text: each attempt writes its own stamp,
   goes on exactly where it was told to, and a success has all of it.
 
-`Floor` keeps its own queue and holds the exported bound on starting against it.
+`Floor` keeps its own queue and holds the exported bound on starting against it, `Fairness` the
+bound on how far two tenants that both wait are apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from scheduler_service.core import commands as cmd
@@ -216,3 +217,80 @@ class Floor(Watcher):
         self.closest = max(self.closest, dispatches / bound)
         name = attempt.request.request_id
         _hold(dispatches <= bound, now, f"{name} started after {dispatches}, not {bound}")
+
+
+class Fairness(Watcher):
+    """The bound on unfairness: for two tenants of one pool that both have requests waiting all the
+    time, what was dispatched for them, in cost over weight, differs over any stretch of that time
+    by at most 2 * window + the largest cost over weight of each.
+
+    Costs are counted here: prompt plus twice the output, as the scheduler was told. For runs of one
+    priority, without floor, whose predictions are exact.
+    """
+
+    def __init__(self, window: int, weights: Mapping[str, float] | None = None) -> None:
+        self.window = window
+        self.weights = dict(weights or {})
+        self.closest = 0.0  # the largest share of its bound that any two used
+        self.served: dict[str, float] = {}  # cost over weight, by tenant
+        self._waiting: dict[str, dict[int, None]] = {}  # rids by tenant
+        self._largest: dict[str, float] = {}  # cost over weight
+        # By two tenants with requests waiting: the least and the most by which the first was ahead
+        # since both have been waiting.
+        self._ahead: dict[tuple[str, str], tuple[float, float]] = {}
+
+    def on_recorded(self, now: Instant, taken: Sequence[Record]) -> None:
+        """Of one step: all that came, then all that went."""
+        sent: list[Attempt] = []
+        for record in taken:
+            if record.kind == records.SUBMIT and record.request is not None:
+                self._enter(record.request)
+            elif record.kind == records.DISPATCH_BATCH and record.batch is not None:
+                sent += record.batch.attempts
+            elif record.kind == records.FINISHED and record.request is not None:
+                self._leave(record.request)
+        for attempt in sorted(sent, key=lambda a: a.dispatch_id):
+            if attempt.number == 1:
+                self._serve(now, attempt.request)
+
+    def _enter(self, request: Request) -> None:
+        tenant = request.tenant
+        waiting = self._waiting.setdefault(tenant, {})
+        if not waiting:
+            for other, theirs in self._waiting.items():
+                if other != tenant and theirs:
+                    pair = (min(tenant, other), max(tenant, other))
+                    ahead = self.served.get(pair[0], 0.0) - self.served.get(pair[1], 0.0)
+                    self._ahead[pair] = ahead, ahead
+        waiting[request.rid] = None
+        cost = self._cost(request)
+        self._largest[tenant] = max(self._largest.get(tenant, 0.0), cost)
+
+    def _cost(self, request: Request) -> float:
+        cost = request.prompt_tokens + 2 * request.output_tokens
+        return cost / self.weights.get(request.tenant, 1.0)
+
+    def _serve(self, now: Instant, request: Request) -> None:
+        tenant = request.tenant
+        self.served[tenant] = self.served.get(tenant, 0.0) + self._cost(request)
+        for pair, (least, most) in self._ahead.items():
+            if tenant in pair:
+                ahead = self.served.get(pair[0], 0.0) - self.served.get(pair[1], 0.0)
+                self._ahead[pair] = min(least, ahead), max(most, ahead)
+                self._judge(now, pair)
+        self._leave(request)
+
+    def _judge(self, now: Instant, pair: tuple[str, str]) -> None:
+        least, most = self._ahead[pair]
+        bound = 2 * self.window + sum(self._largest[tenant] for tenant in pair)
+        self.closest = max(self.closest, (most - least) / bound)
+        names = " and ".join(pair)
+        _hold(most - least <= bound, now, f"{names} are {most - least:.0f} apart, not {bound:.0f}")
+
+    def _leave(self, request: Request) -> None:
+        tenant = request.tenant
+        waiting = self._waiting.get(tenant, {})
+        waiting.pop(request.rid, None)
+        if not waiting:
+            for pair in [p for p in self._ahead if tenant in p]:
+                del self._ahead[pair]

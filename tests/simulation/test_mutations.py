@@ -23,8 +23,8 @@ from scheduler_service.core.outcomes import RequestState
 from scheduler_service.core.settings import CoreSettings
 from scheduler_service.core.types import Engine
 from simulator import scenario as scenarios
-from simulator.checkers import Broken, Floor
-from tests.simulation.flood import run_flood
+from simulator.checkers import Broken, Fairness, Floor
+from tests.simulation.flood import run_crowd, run_flood
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -133,3 +133,23 @@ def test_without_the_floor_the_bound_on_starting_is_broken(floor: bool) -> None:
     else:
         with pytest.raises(Broken, match="started after"):
             run_flood(0, watcher)
+
+
+@pytest.mark.parametrize(
+    ("order", "options", "window"),
+    [("aged", {"window": 0}, 0), ("aged", {}, 8_192), ("fair", {}, 0)],
+    ids=["aged, no window", "aged", "fair"],
+)
+def test_tenants_that_both_wait_stay_within_the_bound(
+    order: str, options: dict[str, object], window: int
+) -> None:
+    watcher = Fairness(window)
+    run_crowd(order, options, watcher)
+    few, many = watcher.served["few"], watcher.served["many"]
+    assert few == pytest.approx(many, rel=0.1)
+    assert 0 < watcher.closest <= 1.0
+
+
+def test_without_fair_shares_the_bound_on_unfairness_is_broken() -> None:
+    with pytest.raises(Broken, match="few and many are"):
+        run_crowd("fifo", {}, Fairness(0))
