@@ -13,7 +13,6 @@ import logging
 import os
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Any
 
 from scheduler_service import http
 from scheduler_service.actuators.command import CommandActuator
@@ -25,23 +24,20 @@ from scheduler_service.core.commands import CloseSession, FinishRequest, Request
 from scheduler_service.core.outcomes import Outcome, Reason
 from scheduler_service.driver import Driver
 from scheduler_service.effects import Effects
-from scheduler_service.eventlog import EventLog
 from scheduler_service.identity import Identity
-from scheduler_service.report.statistics import Statistics
+from scheduler_service.observers import Observers
 from scheduler_service.rpc import admin, node
 from scheduler_service.rpc.book import Book
 from scheduler_service.rpc.convert import Converter
 from scheduler_service.rpc.intake import Intake
 from scheduler_service.rpc.node_settings import Identity as SessionIdentity
 from scheduler_service.rpc.node_settings import NodePortSettings
-from scheduler_service.rpc.ports import NoTracer, Tracer
 from scheduler_service.rpc.results import ResultBuilder
 from scheduler_service.rpc.scheduler import SERVICE, SchedulerPort
 from scheduler_service.rpc.scheduler import Identity as PublicIdentity
 from scheduler_service.rpc.validate import Limits
 from scheduler_service.security.guard import Guard
 from scheduler_service.servers import Servers, Service
-from service_kit import tracing
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +62,6 @@ class App:
         quotas = self._guard.quotas if self._guard.quotas.are_any else None
         self._quotas = quotas
         self._instance_id = os.urandom(16).hex()
-        self._provider = tracing.start(
-            "batchyard-scheduler",
-            instance_id=self._instance_id,
-            environ=os.environ,
-            sample_all=True,  # `RootSampler` decides before any span exists
-        )
         self._results = ResultBuilder(self._clock)
         self._scaler: ProcessActuator | CommandActuator | None = None
         self._effects = Effects(self._results, self._scale)
@@ -88,8 +78,14 @@ class App:
         self._identity = identity
         self._version = version
         self._servers = Servers(self._guard.gate, config.abuse)
-        self._tracer: Any = None
-        tracer = self._make_tracer()
+        self._observers = Observers(
+            self.driver,
+            self._clock,
+            config.report,
+            term=identity.term,
+            instance_id=self._instance_id,
+            environ=os.environ,
+        )
         self._client_port = SchedulerPort(
             intake=self._make_intake(),
             identity=PublicIdentity(
@@ -100,11 +96,7 @@ class App:
             ),
             state=lambda: self.driver.scheduler.state,
         )
-        self._node_port = self._make_node_port(tracer)
-        self._eventlog = EventLog(term=identity.term, capacity=config.report.events)
-        self._statistics = Statistics(self._clock, window=config.report.window)
-        self.driver.observe(self._eventlog)
-        self.driver.observe(self._statistics)
+        self._node_port = self._make_node_port()
         self._http: http.HttpPort | None = None
         self._admin_port: admin.AdminPort | None = None
         self._draining = False
@@ -125,22 +117,12 @@ class App:
             converter=converter,
             clock=self._clock,
             limits=self._limits(),
-            on_entry=self._tracer.on_entry if self._tracer is not None else None,
+            on_entry=self._observers.on_entry,
             quotas=self._quotas,
             idle_stream=config.abuse.idle_stream,
         )
 
-    def _make_tracer(self) -> Tracer:
-        if self._provider is None:
-            return NoTracer()
-        from scheduler_service.telemetry.tracer import RequestTracer
-
-        tracer = RequestTracer(self._provider, self._clock)
-        self.driver.observe(tracer)
-        self._tracer = tracer
-        return tracer
-
-    def _make_node_port(self, tracer: Tracer) -> node.NodePort:
+    def _make_node_port(self) -> node.NodePort:
         health = self._config.health
         return node.NodePort(
             driver_post=self.driver.post,
@@ -156,7 +138,7 @@ class App:
             ),
             identity=SessionIdentity(self._identity.cluster_id, self._identity.term),
             clock=self._clock,
-            tracer=tracer,
+            tracer=self._observers.tracer,
             version=self._version,
             join=self._guard.access.join,
             in_flight=self._in_flight,
@@ -166,8 +148,8 @@ class App:
         return admin.AdminPort(
             driver=self.driver,
             clock=self._clock,
-            eventlog=self._eventlog,
-            statistics=self._statistics,
+            eventlog=self._observers.eventlog,
+            statistics=self._observers.statistics,
             sessions=self._node_port,
             version=self._version,
         )
@@ -192,11 +174,12 @@ class App:
             self._config.limits.max_message_bytes,
         )
         self._guard.start()
-        self._statistics.start(self.driver)
+        self._observers.start(self._admin_port.reports)
         self._http = await http.start_http(
             listen.host,
             listen.http_port,
             ready=self._why_not_ready,
+            metrics=self._observers.metrics,
             gate=self._guard.http_gate,
             tls=self._guard.http_context(),
         )
@@ -292,11 +275,9 @@ class App:
         await self._servers.stop(0.5)
         if self._http is not None:
             await self._http.stop()
-        self._statistics.stop()
         self._guard.stop()
         self.driver.close()
-        if self._provider is not None:
-            await asyncio.to_thread(tracing.stop, self._provider)
+        await self._observers.stop()
         self._identity.close()
 
     async def _open_calls_end(self, within_s: float) -> None:

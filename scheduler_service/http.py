@@ -1,16 +1,18 @@
-"""Is the scheduler alive, and ready? For probes that speak HTTP.
+"""Is the scheduler alive, and ready, and how does it do? For those that speak HTTP.
 
 `/healthz` is answered by the event loop itself, so an answer proves that it turns. `/readyz` says
-why not, in JSON. Nothing else is served, and nothing is logged per request.
+why not, in JSON. `/metrics` is for Prometheus. Nothing is logged per request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from scheduler_service.security.http_gate import HttpGate
+from service_kit.metrics import Collect
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -35,10 +37,13 @@ async def start_http(
     port: int,
     *,
     ready: WhyNotReady,
+    metrics: Collect | None = None,
     gate: HttpGate | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> HttpPort:
     """Serve until `stop`. A port of 0 takes any that is free; `tls`: None is plain text.
+
+    `metrics`: what `/metrics` shows; None: there is no such page.
 
     Raises:
         OSError: the port cannot be had.
@@ -56,6 +61,8 @@ async def start_http(
 
     app = web.Application(middlewares=[(gate or HttpGate(None)).check()])
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    if metrics is not None:
+        app.add_routes([web.get("/metrics", _metrics_page(metrics))])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, host, port, ssl_context=tls)
@@ -65,3 +72,17 @@ async def start_http(
         await runner.cleanup()
         raise
     return HttpPort(runner, int(runner.addresses[0][1]))
+
+
+def _metrics_page(metrics: Collect) -> Callable[[web.Request], Awaitable[web.Response]]:
+    from aiohttp import web
+
+    from service_kit import prometheus
+
+    async def page(request: web.Request) -> web.Response:
+        families = metrics()
+        accept = request.headers.get("Accept", "")
+        body, content_type = await asyncio.to_thread(prometheus.text, families, accept)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return page

@@ -11,11 +11,13 @@ import logging
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from service_kit.version import package_version
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
@@ -25,6 +27,22 @@ FLUSH_S: Final = 2.0
 _QUEUE_SPANS: Final = 16_384  # the SDK's own 2,048 are gone in a second under load
 _BATCH_SPANS: Final = 2_048
 _CONFIG_EVENT: Final = {"event": "telemetry_config"}
+
+
+@dataclass(slots=True)
+class SpanCounts:
+    """Of spans, since the start. `ended - taken` wait for the exporter."""
+
+    ended: int = 0  # and let into the queue
+    taken: int = 0  # by the exporter
+    exported: int = 0
+    failed: int = 0  # the exporter gave up on them
+    dropped: int = 0  # no room in the queue
+
+    @property
+    def lost(self) -> int:
+        """That no collector will see."""
+        return self.failed + self.dropped
 
 
 class SpanIds(Protocol):
@@ -61,6 +79,7 @@ def start(
     attributes: Mapping[str, str] | None = None,
     ids: SpanIds | None = None,
     sample_all: bool = False,
+    counts: SpanCounts | None = None,
 ) -> TracerProvider | None:
     """A provider that exports; None: tracing is off, or its packages are missing.
 
@@ -71,6 +90,7 @@ def start(
         attributes: more, of the resource.
         ids: where ids come from; None: the SDK's own.
         sample_all: spans are made only of what is sampled; False: the sampler variables decide.
+        counts: where to count what leaves and what is lost.
     """
     if not is_on(environ):
         return None
@@ -83,6 +103,7 @@ def start(
             attributes=attributes,
             ids=ids,
             sample_all=sample_all,
+            counts=counts,
         )
     except ImportError as missing:
         text = "no traces, for %s is missing: install batchyard[otlp], and for OTLP over gRPC %s"
@@ -100,12 +121,38 @@ def make_provider(
     attributes: Mapping[str, str] | None = None,
     ids: SpanIds | None = None,
     sample_all: bool = False,
+    counts: SpanCounts | None = None,
 ) -> TracerProvider:
     """A provider that hands spans to this exporter, from a thread of its own."""
-    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+    from service_kit.span_counts import CountingProcessor
+
+    provider = TracerProvider(
+        resource=make_resource(
+            service, instance_id=instance_id, environ=environ, attributes=attributes
+        ),
+        id_generator=ids,  # type: ignore[arg-type]
+        sampler=ALWAYS_ON if sample_all else None,
+        shutdown_on_exit=False,
+    )
+    queue_max = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", _QUEUE_SPANS)
+    batch_max = _number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", _BATCH_SPANS)
+    processor = CountingProcessor(exporter, counts or SpanCounts(), queue_max, batch_max)
+    provider.add_span_processor(processor)
+    return provider
+
+
+def make_resource(
+    service: str,
+    *,
+    instance_id: str,
+    environ: Mapping[str, str],
+    attributes: Mapping[str, str] | None = None,
+) -> Resource:
+    """What this process is: the same for its traces and its metrics."""
+    from opentelemetry.sdk.resources import Resource
 
     described = {
         "service.namespace": "batchyard",
@@ -115,22 +162,17 @@ def make_provider(
     }
     if "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         described["service.name"] = environ.get("OTEL_SERVICE_NAME") or service
-    provider = TracerProvider(
-        resource=Resource.create(described),
-        id_generator=ids,  # type: ignore[arg-type]
-        sampler=ALWAYS_ON if sample_all else None,
-        shutdown_on_exit=False,
-    )
-    # None: the SDK reads the variable.
-    processor = BatchSpanProcessor(
-        exporter,
-        max_queue_size=None if environ.get("OTEL_BSP_MAX_QUEUE_SIZE") else _QUEUE_SPANS,
-        max_export_batch_size=None
-        if environ.get("OTEL_BSP_MAX_EXPORT_BATCH_SIZE")
-        else _BATCH_SPANS,
-    )
-    provider.add_span_processor(processor)
-    return provider
+    return Resource.create(described)
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A variable that is a count, at least one."""
+    text = environ.get(name, "")
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    if text:
+        log.warning("%s=%s is no count; taking %d", name, text, default, extra=_CONFIG_EVENT)
+    return default
 
 
 def stop(provider: TracerProvider, timeout_s: float = FLUSH_S) -> bool:

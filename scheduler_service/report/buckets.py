@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from scheduler_service.core.outcomes import RequestClass
+from scheduler_service.core.outcomes import Outcome, RequestClass
 from scheduler_service.core.types import Duration, Request
 from scheduler_service.report import histogram
 
@@ -23,6 +23,8 @@ OVERFLOW: Final = ""  # stands for the names that found no room
 
 FlowKey = tuple[str, RequestClass, int]  # pool, class, priority
 CostKey = tuple[str, str, str, str]  # tenant, model, task type, node
+EndKey = tuple[Outcome | None, str, int, str]  # outcome, model, priority, task type
+DegradeKey = tuple[str, str, str]  # from, to, reason
 Key = TypeVar("Key")
 Row = TypeVar("Row")
 
@@ -34,6 +36,40 @@ class Flow:
     arrivals: int = 0
     departures: int = 0
     waits: histogram.Bars = field(default_factory=dict)
+    waited: Duration = 0  # sum of the waits
+
+    def add(self, other: Flow) -> None:
+        """Field by field."""
+        self.arrivals += other.arrivals
+        self.departures += other.departures
+        self.waited += other.waited
+        histogram.merge_into(self.waits, other.waits)
+
+
+@dataclass(slots=True)
+class Lengths:
+    """Of times, or of other whole numbers."""
+
+    bars: histogram.Bars = field(default_factory=dict)
+    total: int = 0
+
+    def add(self, other: Lengths) -> None:
+        """Field by field."""
+        self.total += other.total
+        histogram.merge_into(self.bars, other.bars)
+
+
+@dataclass(slots=True)
+class Batches:
+    """That left for the nodes of a pool."""
+
+    sizes: dict[int, int] = field(default_factory=dict)  # batches by number of requests
+    waits: Lengths = field(default_factory=Lengths)  # of the oldest member of each
+
+    def add(self, other: Batches) -> None:
+        """Field by field."""
+        histogram.merge_into(self.sizes, other.sizes)
+        self.waits.add(other.waits)
 
 
 @dataclass(slots=True)
@@ -97,6 +133,11 @@ class Bucket:
     rejects: dict[str, int] = field(default_factory=dict)  # by reason
     lost: dict[str, None] = field(default_factory=dict)  # nodes
     slowest: list[tuple[Duration, int, Request]] = field(default_factory=list)  # a heap, by rid
+    ends: dict[EndKey, int] = field(default_factory=dict)
+    degrades: dict[DegradeKey, int] = field(default_factory=dict)
+    batches: dict[str, Batches] = field(default_factory=dict)  # by pool; as the next
+    durations: dict[str, Lengths] = field(default_factory=dict)  # receipt to end, of successes
+    first_outputs: dict[str, Lengths] = field(default_factory=dict)  # receipt to first output
 
     def flow(self, pool: str, request_class: RequestClass, priority: int) -> Flow:
         """The row of a band."""
@@ -115,6 +156,31 @@ class Bucket:
     def latency(self, node: NodeCount, model: str) -> list[int]:
         """[number, sum in ns] of a model on a node."""
         return self._row(node.latency, model, OVERFLOW, _pair)
+
+    def batches_of(self, pool: str) -> Batches:
+        """The row of a pool; as the next two."""
+        return self._row(self.batches, pool, OVERFLOW, Batches)
+
+    def durations_of(self, pool: str) -> Lengths:
+        """Of its requests that succeeded."""
+        return self._row(self.durations, pool, OVERFLOW, Lengths)
+
+    def first_outputs_of(self, pool: str) -> Lengths:
+        """Of its requests that have streamed."""
+        return self._row(self.first_outputs, pool, OVERFLOW, Lengths)
+
+    def count_ends(self, key: EndKey, number: int = 1) -> None:
+        """Requests ended."""
+        ends = self.ends
+        if key not in ends and len(ends) >= self.rows_max:
+            key = (key[0], OVERFLOW, key[2], OVERFLOW)
+        ends[key] = ends.get(key, 0) + number
+
+    def count_degrades(self, key: DegradeKey, number: int = 1) -> None:
+        """Requests went to another model."""
+        if key not in self.degrades and len(self.degrades) >= self.rows_max:
+            key = (OVERFLOW, OVERFLOW, key[2])
+        self.degrades[key] = self.degrades.get(key, 0) + number
 
     def fill(self, pool: str) -> list[int]:
         """[batches, inputs, room] of a pool."""
@@ -141,22 +207,33 @@ class Bucket:
 
     def absorb(self, other: Bucket) -> None:
         """Add all that is in the other one."""
-        for flow_key, flow in other.flows.items():
-            mine = self.flow(*flow_key)
-            mine.arrivals += flow.arrivals
-            mine.departures += flow.departures
-            histogram.merge_into(mine.waits, flow.waits)
+        self.absorb_counts(other)
         for node_id, count in other.nodes.items():
             self._absorb_node(self.node(node_id), count)
         for cost_key, cost in other.costs.items():
             self.cost(*cost_key).add(cost)
         for pool, parts in other.fills.items():
             _add_parts(self.fill(pool), parts)
-        for reason, number in other.rejects.items():
-            self.rejects[reason] = self.rejects.get(reason, 0) + number
         self.lost |= other.lost
         for took, _, request in other.slowest:
             self.note_slow(took, request)
+
+    def absorb_counts(self, other: Bucket) -> None:
+        """Add what tells of requests, neither nodes nor payers."""
+        for flow_key, flow in other.flows.items():
+            self.flow(*flow_key).add(flow)
+        for end_key, number in other.ends.items():
+            self.count_ends(end_key, number)
+        for degrade_key, number in other.degrades.items():
+            self.count_degrades(degrade_key, number)
+        for reason, number in other.rejects.items():
+            self.rejects[reason] = self.rejects.get(reason, 0) + number
+        for pool, batches in other.batches.items():
+            self.batches_of(pool).add(batches)
+        for pool, lengths in other.durations.items():
+            self.durations_of(pool).add(lengths)
+        for pool, lengths in other.first_outputs.items():
+            self.first_outputs_of(pool).add(lengths)
 
     def _absorb_node(self, mine: NodeCount, other: NodeCount) -> None:
         mine.succeeded += other.succeeded

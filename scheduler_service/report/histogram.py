@@ -5,7 +5,9 @@ Bars are powers of two of microseconds, each in eight parts, so a percentile is 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final
 
 from scheduler_service.core.types import MICROSECOND, Duration
@@ -44,6 +46,17 @@ def percentile(bars: Bars, share: float) -> Duration | None:
         if passed >= share * total:
             return _middle(index) * MICROSECOND
     return None
+
+
+def cumulative(bars: Bars, edges: Iterable[Duration]) -> list[int]:
+    """How many observations are below each edge, which are rising powers of two of microseconds."""
+    indices = [_index(edge // MICROSECOND) for edge in edges]
+    counts = [0] * len(indices)
+    for bar, number in bars.items():
+        place = bisect_right(indices, bar)
+        if place < len(counts):
+            counts[place] += number
+    return list(accumulate(counts))
 
 
 def _index(value: int) -> int:

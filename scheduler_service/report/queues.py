@@ -111,10 +111,11 @@ class PoolWriter:
         if pool.queue.floor_every:
             built.start_bound = pool.queue.start_bound()
         if state.settings.autoscale.enabled:
-            built.scale.CopyFrom(self._scale(state, pool))
+            built.scale.CopyFrom(self.scale_target(state, pool))
         return built
 
-    def _scale(self, state: State, pool: Pool) -> report_pb2.ScaleTarget:
+    def scale_target(self, state: State, pool: Pool) -> report_pb2.ScaleTarget:
+        """What the autoscaler wants, and what there is."""
         limits, scale = state.settings.autoscale, pool.scale
         ready = len(scaling.ready_nodes(pool))
         coming = starting(state, pool, ready, self._clock.now())
@@ -124,7 +125,7 @@ class PoolWriter:
             desired=scale.desired or ready + coming,
             min=limits.min_nodes,
             max=limits.max_nodes,
-            pressure=self._pressure(pool),
+            pressure=self.pressure(pool),
             reason=scale.reason,
         )
         decided_at = max(scale.last_out_at, scale.last_in_at)
@@ -132,7 +133,7 @@ class PoolWriter:
             built.decide_time.CopyFrom(self._clock.timestamp(decided_at))
         return built
 
-    def _pressure(self, pool: Pool) -> float:
+    def pressure(self, pool: Pool) -> float:
         """Expected wait of a newcomer over the objective; while nothing is known, the oldest's."""
         slots = sum(engine.spec.slots for engine in pool.engines)
         if pool.estimate.mean and slots:

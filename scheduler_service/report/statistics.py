@@ -9,22 +9,20 @@ core that failed and was replaced stay counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
 from scheduler_service.clock import Clock
-from scheduler_service.core import Scheduler, records, scaling
-from scheduler_service.core.failover import CALLERS_FAULT
-from scheduler_service.core.outcomes import AttemptState, Outcome, RequestClass
+from scheduler_service.core import Scheduler, scaling
+from scheduler_service.core.outcomes import Outcome, RequestClass
 from scheduler_service.core.records import Record
 from scheduler_service.core.state import Pool, State, Totals, accepts_work
-from scheduler_service.core.types import SECOND, Attempt, Duration, Instant
+from scheduler_service.core.types import SECOND, Duration, Instant
 from scheduler_service.driver import Driver
-from scheduler_service.report import histogram
 from scheduler_service.report.buckets import ROWS_MAX, SUM_ROWS_MAX, Bucket
+from scheduler_service.report.counting import COUNT
 
-NODES_REMEMBERED: Final = 10_000
 BLOCK_S: Final = 10  # seconds that are added up once they are over
 
 
@@ -60,6 +58,8 @@ class Statistics:
         self.samples: dict[int, Sample] = {}  # by second, oldest first; as the next
         self._buckets: dict[int, Bucket] = {}
         self._blocks: dict[int, Bucket] = {}  # by second // BLOCK_S; sums that are over
+        self._ever = Bucket(rows_max=ROWS_MAX)  # counts of all seconds before `_settled`
+        self._settled = 0
         self._clock = clock
         self._driver: Driver | None = None
         self._scheduler: Scheduler | None = None
@@ -72,7 +72,7 @@ class Statistics:
             return
         bucket = self._bucket(happened[0].at)
         for record in happened:
-            count = _COUNT.get(record.kind)
+            count = COUNT.get(record.kind)
             if count is not None:
                 count(self, bucket, record)
 
@@ -120,6 +120,15 @@ class Statistics:
             self._scheduler = self._driver.scheduler
         return _sum(self._carried, self._scheduler.state.totals)
 
+    def lifetime(self) -> Bucket:
+        """Counts since the scheduler's start, a copy; of nodes and payers it knows nothing."""
+        whole = Bucket(rows_max=ROWS_MAX)
+        whole.absorb_counts(self._ever)
+        for second, bucket in self._buckets.items():
+            if second >= self._settled:
+                whole.absorb_counts(bucket)
+        return whole
+
     def parts(self, first: int, now: int) -> Iterator[Bucket]:
         """What to add up for the seconds from `first` on; `now` is the present one."""
         second = first
@@ -147,6 +156,7 @@ class Statistics:
         second = at // SECOND
         bucket = self._buckets.get(second)
         if bucket is None:
+            self._settle(second)
             bucket = self._buckets[second] = Bucket()
             # One more than the window is kept: its totals are where the window begins.
             oldest = second - self.window // SECOND - 1
@@ -154,6 +164,13 @@ class Statistics:
             _forget(self.samples, oldest)
             _forget(self._blocks, oldest // BLOCK_S)
         return bucket
+
+    def _settle(self, before: int) -> None:
+        """Add the seconds that are over to what there ever was."""
+        for second in range(max(self._settled, min(self._buckets, default=before)), before):
+            if second in self._buckets:
+                self._ever.absorb_counts(self._buckets[second])
+        self._settled = before
 
 
 def _forget(kept: dict[int, Bucket] | dict[int, Sample], oldest: int) -> None:
@@ -197,97 +214,3 @@ def starting(state: State, pool: Pool, ready: int, now: Instant) -> int:
     if now - pool.scale.asked_at > state.settings.autoscale.start_timeout:
         return 0
     return max(0, pool.scale.desired - ready)
-
-
-def _submitted(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
-    request = record.request
-    assert request is not None
-    bucket.flow(request.served_model, request.request_class, request.priority).arrivals += 1
-
-
-def _dispatched(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
-    batch = record.batch
-    assert batch is not None
-    inputs = 0
-    for attempt in batch.attempts:
-        request = attempt.request
-        flow = bucket.flow(batch.model, request.request_class, request.priority)
-        flow.departures += 1
-        histogram.add(flow.waits, attempt.queue_wait)
-        inputs += attempt.inputs
-    if batch.atomic:
-        fill = bucket.fill(batch.model)
-        fill[0] += 1
-        fill[1] += inputs
-        fill[2] += batch.engine.max_batch
-
-
-def _attempt_ended(statistics: Statistics, bucket: Bucket, record: Record) -> None:
-    attempt = record.attempt
-    assert attempt is not None
-    node_id, state = record.node_id, attempt.state
-    took = attempt.ended_at - attempt.started_at
-    if state is AttemptState.SUCCEEDED:
-        count = bucket.node(node_id)
-        count.succeeded += 1
-        latency = bucket.latency(count, attempt.model)
-        latency[0] += 1
-        latency[1] += took
-        statistics.node_totals.setdefault(node_id, [0, 0])[0] += 1
-    elif state is AttemptState.LOST or (
-        state is AttemptState.FAILED and attempt.reason not in CALLERS_FAULT
-    ):
-        bucket.node(node_id).failed += 1
-        statistics.node_totals.setdefault(node_id, [0, 0])[1] += 1
-    if state is not AttemptState.REFUSED:
-        _charge(bucket, attempt, node_id, took)
-
-
-def _charge(bucket: Bucket, attempt: Attempt, node_id: str, took: Duration) -> None:
-    request = attempt.request
-    cost = bucket.cost(request.tenant, attempt.model, request.task_type, node_id)
-    slot_ns = took * attempt.inputs
-    slots = sum(engine.spec.slots for engine in attempt.node.engines.values())
-    cost.slot_ns += slot_ns
-    cost.node_ns += slot_ns // max(1, slots)
-    cost.output_tokens += attempt.output_tokens
-
-
-def _finished(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
-    request = record.request
-    assert request is not None
-    if request.attempts:
-        node_id = request.attempts[-1].node.node_id
-        bucket.cost(request.tenant, request.served_model, request.task_type, node_id).requests += 1
-    if request.outcome is not Outcome.REJECTED:
-        bucket.note_slow(request.finished_at - request.received_at, request)
-
-
-def _rejected(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
-    assert record.request is not None
-    reason = record.request.reason.name
-    bucket.rejects[reason] = bucket.rejects.get(reason, 0) + 1
-
-
-def _lost(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
-    if len(bucket.lost) < ROWS_MAX:
-        bucket.lost[record.node_id] = None
-
-
-def _joined(statistics: Statistics, _bucket: Bucket, record: Record) -> None:
-    statistics.node_joined = True
-    known = statistics.node_totals
-    known.setdefault(record.node_id, [0, 0])
-    while len(known) > NODES_REMEMBERED:
-        del known[next(iter(known))]
-
-
-_COUNT: Final[dict[str, Callable[[Statistics, Bucket, Record], None]]] = {
-    records.SUBMIT: _submitted,
-    records.DISPATCH_BATCH: _dispatched,
-    records.ATTEMPT_ENDED: _attempt_ended,
-    records.FINISHED: _finished,
-    records.REJECTED: _rejected,
-    records.NODE_LOST: _lost,
-    records.NODE_JOINED: _joined,
-}

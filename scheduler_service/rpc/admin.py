@@ -95,6 +95,11 @@ class AdminPort:
         self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)
 
     @property
+    def reports(self) -> ReportBuilder:
+        """What builds its reports; the dashboard and the metrics take theirs from it."""
+        return self._reports
+
+    @property
     def _state(self) -> State:
         return self._driver.scheduler.state
 

@@ -86,4 +86,5 @@ RPCS: Final[dict[str, Rule]] = {
 HTTP: Final[dict[tuple[str, str], Rule]] = {
     ("GET", "/healthz"): OPEN,
     ("GET", "/readyz"): OPEN,
+    ("GET", "/metrics"): READ,
 }

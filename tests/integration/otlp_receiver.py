@@ -1,4 +1,4 @@
-"""Receives spans over OTLP/HTTP, as a collector would, and keeps them. Nothing is dropped."""
+"""Receives spans and metrics over OTLP/HTTP, as a collector would. No span is dropped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -41,6 +45,27 @@ class Receiver:
 
     endpoint: str = ""
     spans: list[SeenSpan] = field(default_factory=list)
+    metrics: dict[str, Any] = field(default_factory=dict)  # the last one of each name
+
+    def metric(self, name: str) -> float | None:
+        """Sum over its points; of a histogram the observations. None: never seen."""
+        found = self.metrics.get(name)
+        if found is None:
+            return None
+        if found.HasField("histogram"):
+            return sum(point.count for point in found.histogram.data_points)
+        data = found.sum if found.HasField("sum") else found.gauge
+        return sum(point.as_double or point.as_int for point in data.data_points)
+
+    async def take_metrics(self, request: web.Request) -> web.Response:
+        body = ExportMetricsServiceRequest.FromString(await request.read())
+        for resource in body.resource_metrics:
+            for scope in resource.scope_metrics:
+                self.metrics.update({metric.name: metric for metric in scope.metrics})
+        return web.Response(
+            body=ExportMetricsServiceResponse().SerializeToString(),
+            content_type="application/x-protobuf",
+        )
 
     def named(self, name: str, trace_id: str | None = None) -> list[SeenSpan]:
         return [s for s in self.spans if s.name == name and trace_id in (None, s.trace_id)]
@@ -86,7 +111,7 @@ async def receiver() -> AsyncIterator[Receiver]:
     """A receiver on loopback."""
     seen = Receiver()
     app = web.Application()
-    app.add_routes([web.post("/v1/traces", seen.take)])
+    app.add_routes([web.post("/v1/traces", seen.take), web.post("/v1/metrics", seen.take_metrics)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

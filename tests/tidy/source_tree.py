@@ -30,7 +30,7 @@ def everything() -> tuple[Path, ...]:
             # A tree laid beside the checkout's own files is not part of it.
             if not name.endswith(".egg-info") and not (Path(folder) == ROOT and name == "shared")
         ]
-        found += [Path(folder, name) for name in names]
+        found += [Path(folder, name) for name in names if name != ".git"]  # a file in a worktree
     return tuple(sorted(found))
 
 

@@ -178,9 +178,16 @@ async def test_every_http_path_has_a_rule_and_all_others_refuse(world: Secured) 
         if route.resource is not None and route.method != "HEAD"
     }
     assert served == set(HTTP)
-    for method, path in HTTP:
-        assert await fetch(world, method, path, None) == 200
-    for path in ("/", "/metrics", "/healthz/x"):
+    reader = world.files.token("reader", rights=["read"])
+    world.access.refresh()
+    for (method, path), rule in HTTP.items():
+        if rule.open:
+            assert await fetch(world, method, path, None) == 200
+        else:
+            assert await fetch(world, method, path, None) == 401
+            assert await fetch(world, method, path, token) == 403
+            assert await fetch(world, method, path, reader) == 200
+    for path in ("/other", "/healthz/x"):
         assert await fetch(world, "GET", path, None) == 401
         assert await fetch(world, "GET", path, "nonsense") == 401
         assert await fetch(world, "GET", path, token) == 404

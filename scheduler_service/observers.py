@@ -1,0 +1,100 @@
+"""Who watches the core? Event log, statistics, spans and metrics, started and stopped together.
+
+They see the core's records and state, and change nothing. What the environment does not ask for is
+not even imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from scheduler_service.clock import Clock
+from scheduler_service.config import ReportSection
+from scheduler_service.driver import Driver
+from scheduler_service.eventlog import EventLog
+from scheduler_service.report.build import ReportBuilder
+from scheduler_service.report.statistics import Statistics
+from scheduler_service.rpc.entries import Entry
+from scheduler_service.rpc.intake import Opening
+from scheduler_service.rpc.ports import NoTracer, Tracer
+from scheduler_service.telemetry.loop_lag import LoopLag
+from service_kit import otlp_metrics, tracing
+from service_kit.metrics import Collect
+
+if TYPE_CHECKING:
+    from service_kit.otlp_metrics import MetricsSender
+
+SERVICE: Final = "batchyard-scheduler"
+
+
+class Observers:
+    """All that watches. Made on a running loop."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        clock: Clock,
+        config: ReportSection,
+        *,
+        term: int,
+        instance_id: str,
+        environ: Mapping[str, str],
+    ) -> None:
+        self.eventlog = EventLog(term=term, capacity=config.events)
+        self.statistics = Statistics(clock, window=config.window)
+        self.spans = tracing.SpanCounts()
+        self.lag = LoopLag()
+        self.tracer: Tracer = NoTracer()
+        self.on_entry: Callable[[Entry, Opening], None] | None = None
+        self.metrics: Collect | None = None  # from `start` on
+        self._driver = driver
+        self._clock = clock
+        self._instance_id = instance_id
+        self._environ = environ
+        self._sender: MetricsSender | None = None
+        self._provider = tracing.start(
+            SERVICE,
+            instance_id=instance_id,
+            environ=environ,
+            sample_all=True,  # `RootSampler` decides before any span exists
+            counts=self.spans,
+        )
+        if self._provider is not None:
+            from scheduler_service.telemetry.tracer import RequestTracer
+
+            tracer = RequestTracer(self._provider, clock)
+            driver.observe(tracer)
+            self.tracer, self.on_entry = tracer, tracer.on_entry
+        driver.observe(self.eventlog)
+        driver.observe(self.statistics)
+
+    def start(self, reports: ReportBuilder) -> None:
+        """Sample, measure, and send metrics where that is wanted."""
+        from scheduler_service.telemetry.metrics import SchedulerMetrics
+        from scheduler_service.telemetry.node_metrics import NodeMetrics
+
+        self.statistics.start(self._driver)
+        self.lag.start()
+        self.metrics = SchedulerMetrics(
+            driver=self._driver,
+            statistics=self.statistics,
+            pools=reports.pools,
+            nodes=NodeMetrics(reports.nodes.views),
+            lag=self.lag,
+            spans=self.spans,
+            clock=self._clock,
+        )
+        self._sender = otlp_metrics.start(
+            self.metrics, service=SERVICE, instance_id=self._instance_id, environ=self._environ
+        )
+
+    async def stop(self) -> None:
+        """Send what is left, and stop."""
+        if self._sender is not None:
+            await self._sender.stop()
+        self.statistics.stop()
+        self.lag.stop()
+        if self._provider is not None:
+            await asyncio.to_thread(tracing.stop, self._provider)

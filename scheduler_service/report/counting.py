@@ -1,0 +1,140 @@
+"""What does a record add to its second? One function per kind of record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from scheduler_service.core import records
+from scheduler_service.core.failover import CALLERS_FAULT
+from scheduler_service.core.outcomes import AttemptState, Outcome
+from scheduler_service.core.records import Record
+from scheduler_service.core.types import Attempt, Duration
+from scheduler_service.report import histogram
+from scheduler_service.report.buckets import ROWS_MAX, Bucket
+
+if TYPE_CHECKING:
+    from scheduler_service.report.statistics import Statistics
+
+NODES_REMEMBERED: Final = 10_000
+
+
+def _submitted(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    request = record.request
+    assert request is not None
+    bucket.flow(request.served_model, request.request_class, request.priority).arrivals += 1
+
+
+def _dispatched(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    batch = record.batch
+    assert batch is not None
+    inputs = 0
+    for attempt in batch.attempts:
+        request = attempt.request
+        flow = bucket.flow(batch.model, request.request_class, request.priority)
+        flow.departures += 1
+        flow.waited += attempt.queue_wait
+        histogram.add(flow.waits, attempt.queue_wait)
+        inputs += attempt.inputs
+    batches, size = bucket.batches_of(batch.model), len(batch.attempts)
+    batches.sizes[size] = batches.sizes.get(size, 0) + 1
+    batches.waits.total += batch.oldest_wait
+    histogram.add(batches.waits.bars, batch.oldest_wait)
+    if batch.atomic:
+        fill = bucket.fill(batch.model)
+        fill[0] += 1
+        fill[1] += inputs
+        fill[2] += batch.engine.max_batch
+
+
+def _attempt_ended(statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    attempt = record.attempt
+    assert attempt is not None
+    node_id, state = record.node_id, attempt.state
+    took = attempt.ended_at - attempt.started_at
+    if state is AttemptState.SUCCEEDED:
+        count = bucket.node(node_id)
+        count.succeeded += 1
+        latency = bucket.latency(count, attempt.model)
+        latency[0] += 1
+        latency[1] += took
+        statistics.node_totals.setdefault(node_id, [0, 0])[0] += 1
+    elif state is AttemptState.LOST or (
+        state is AttemptState.FAILED and attempt.reason not in CALLERS_FAULT
+    ):
+        bucket.node(node_id).failed += 1
+        statistics.node_totals.setdefault(node_id, [0, 0])[1] += 1
+    if state is not AttemptState.REFUSED:
+        _charge(bucket, attempt, node_id, took)
+
+
+def _charge(bucket: Bucket, attempt: Attempt, node_id: str, took: Duration) -> None:
+    request = attempt.request
+    cost = bucket.cost(request.tenant, attempt.model, request.task_type, node_id)
+    slot_ns = took * attempt.inputs
+    slots = sum(engine.spec.slots for engine in attempt.node.engines.values())
+    cost.slot_ns += slot_ns
+    cost.node_ns += slot_ns // max(1, slots)
+    cost.output_tokens += attempt.output_tokens
+
+
+def _finished(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    request = record.request
+    assert request is not None
+    if request.attempts:
+        node_id = request.attempts[-1].node.node_id
+        bucket.cost(request.tenant, request.served_model, request.task_type, node_id).requests += 1
+    bucket.count_ends((request.outcome, request.served_model, request.priority, request.task_type))
+    took = request.finished_at - request.received_at
+    if request.outcome is not Outcome.REJECTED:
+        bucket.note_slow(took, request)
+    if request.outcome is Outcome.SUCCEEDED:
+        durations = bucket.durations_of(request.served_model)
+        durations.total += took
+        histogram.add(durations.bars, took)
+
+
+def _first_output(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    request = record.request
+    assert request is not None
+    took = record.at - request.received_at
+    first_outputs = bucket.first_outputs_of(request.served_model)
+    first_outputs.total += took
+    histogram.add(first_outputs.bars, took)
+
+
+def _degraded(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    data = record.data or {}
+    bucket.count_degrades((data["source"], record.pool, data["reason"]))
+
+
+def _rejected(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    assert record.request is not None
+    reason = record.request.reason.name
+    bucket.rejects[reason] = bucket.rejects.get(reason, 0) + 1
+
+
+def _lost(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    if len(bucket.lost) < ROWS_MAX:
+        bucket.lost[record.node_id] = None
+
+
+def _joined(statistics: Statistics, _bucket: Bucket, record: Record) -> None:
+    statistics.node_joined = True
+    known = statistics.node_totals
+    known.setdefault(record.node_id, [0, 0])
+    while len(known) > NODES_REMEMBERED:
+        del known[next(iter(known))]
+
+
+COUNT: Final[dict[str, Callable[[Statistics, Bucket, Record], None]]] = {
+    records.SUBMIT: _submitted,
+    records.DISPATCH_BATCH: _dispatched,
+    records.ATTEMPT_ENDED: _attempt_ended,
+    records.FINISHED: _finished,
+    records.FIRST_OUTPUT: _first_output,
+    records.DEGRADED: _degraded,
+    records.REJECTED: _rejected,
+    records.NODE_LOST: _lost,
+    records.NODE_JOINED: _joined,
+}
