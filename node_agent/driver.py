@@ -121,6 +121,18 @@ class Driver:
             self.outbox.add_update(update)
         self.outbox.add_output()
 
+    def output_extra(
+        self, dispatch_id: int, choice: int, channel: int, extra: types.DeltaExtra
+    ) -> None:
+        """An engine streams what only a few deltas carry."""
+        now_ns = clock.now_ns()
+        update = self.core.output_extra(now_ns, dispatch_id, (choice, channel), extra)
+        if self._tracer is not None:
+            self._tracer.spoke(dispatch_id, now_ns, 0)
+        if update is not None:
+            self.outbox.add_update(update)
+        self.outbox.add_output()
+
     def held(self, dispatch_id: int) -> Held | None:
         """The item, while the agent cares for it."""
         return self.core.items.get(dispatch_id)

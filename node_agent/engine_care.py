@@ -11,6 +11,7 @@ import logging
 from typing import Protocol
 
 from batchyard.v1 import node_service_pb2 as node
+from batchyard.v1 import types_pb2 as types
 from node_agent import clock
 from node_agent.core import EngineSpec, Held
 from node_agent.core import events as ev
@@ -29,6 +30,11 @@ class EngineListener(Protocol):
 
     def output(self, dispatch_id: int, choice: int, channel: int, text: str, tokens: int) -> None:
         """An item spoke."""
+
+    def output_extra(
+        self, dispatch_id: int, choice: int, channel: int, extra: types.DeltaExtra
+    ) -> None:
+        """An item's rare row."""
 
     def held(self, dispatch_id: int) -> Held | None:
         """The item, while the agent cares for it."""
@@ -129,6 +135,11 @@ class EngineCare:
         """The item spoke."""
         if self._listener is not None:
             self._listener.output(dispatch_id, choice, channel, text, tokens)
+
+    def extra(self, dispatch_id: int, choice: int, channel: int, extra: types.DeltaExtra) -> None:
+        """The item has a rare row."""
+        if self._listener is not None:
+            self._listener.output_extra(dispatch_id, choice, channel, extra)
 
     def finished(self, dispatch_id: int, result: Result) -> None:
         """The item ended. What deltas carry already is not kept twice."""

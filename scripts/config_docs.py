@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from node_agent.config import AgentConfig
 from node_agent.engines.llamacpp_options import LlamacppOptions
+from node_agent.engines.openai_options import OpenaiOptions
 from node_agent.engines.simulated_options import SimulatedOptions
 from scheduler_service import policies
 from scheduler_service.config import BUILT_IN_TASK_TYPES, SchedulerConfig
@@ -29,6 +30,11 @@ from service_kit.units import write_duration, write_size
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "configuration.md"
+KINDS = (
+    ("simulated", SimulatedOptions),
+    ("llamacpp", LlamacppOptions),
+    ("openai", OpenaiOptions),
+)
 
 INTRODUCTION = """\
 # Configuration
@@ -58,7 +64,7 @@ def document() -> str:
     parts = [INTRODUCTION, "## scheduler.yaml\n", *_tables(SchedulerConfig, "")]
     parts += [_policy_table(), _task_type_table()]
     parts += ["## agent.yaml\n", *_tables(AgentConfig, "")]
-    for kind, options in (("simulated", SimulatedOptions), ("llamacpp", LlamacppOptions)):
+    for kind, options in KINDS:
         parts.append(f"### Engines of kind {kind}\n")
         parts.append(_table(options))
     return "\n".join(parts)

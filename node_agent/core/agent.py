@@ -101,11 +101,27 @@ class Agent:
         self.outputs.append(dispatch_id, key, text, tokens)
         if held.first_output_ns is not None or not text:
             return None
+        return self._first_output(held, now_ns)
+
+    def output_extra(
+        self, now_ns: int, dispatch_id: int, key: tuple[int, int], payload: object
+    ) -> cmd.SendUpdate | None:
+        """Keep a rare row of an item, and send it when it can be. It may be the first output."""
+        held = self.items.get(dispatch_id)
+        if held is None or held.outcome is not None:
+            self.counters.late_outputs += 1
+            return None
+        if not held.item.stream:
+            return None
+        self.outputs.append_extra(dispatch_id, key, payload)
+        return None if held.first_output_ns is not None else self._first_output(held, now_ns)
+
+    def _first_output(self, held: Held, now_ns: int) -> cmd.SendUpdate | None:
         held.first_output_ns = now_ns
         held.state = ItemState.FIRST_OUTPUT
         if self.phase is not Phase.OPEN:
             return None
-        return cmd.SendUpdate(dispatch_id, held.state, now_ns - held.received_ns)
+        return cmd.SendUpdate(held.item.dispatch_id, held.state, now_ns - held.received_ns)
 
     def ledger(self) -> Ledger:
         """What is held without a result now."""

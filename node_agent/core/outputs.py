@@ -31,6 +31,17 @@ class Delta:
     tokens: int  # 0: not known
 
 
+@dataclass(slots=True)
+class Extra:
+    """What only a few deltas carry: the head of a tool call, log probabilities."""
+
+    dispatch_id: int
+    choice: int
+    channel: int
+    offset: int
+    payload: object  # the engine's, unread
+
+
 class Channel:
     """One choice's text, reasoning or tool arguments."""
 
@@ -55,6 +66,8 @@ class OutputBook:
         self._starts: dict[int, Mapping[Key, int]] = {}
         self._channels: dict[int, dict[Key, Channel]] = {}
         self._unsent: dict[int, dict[Key, Channel]] = {}  # in the order it came
+        self._extras: dict[int, list[Extra]] = {}  # of the few items that have any
+        self._unsent_extras: dict[int, list[Extra]] = {}
         self.urgent = False  # an item's first output waits
 
     def __contains__(self, dispatch_id: int) -> bool:
@@ -73,6 +86,9 @@ class OutputBook:
         self._starts.pop(dispatch_id, None)
         self._channels.pop(dispatch_id, None)
         self._unsent.pop(dispatch_id, None)
+        if dispatch_id in self._extras:
+            del self._extras[dispatch_id]
+            self._unsent_extras.pop(dispatch_id, None)
 
     def append(self, dispatch_id: int, key: Key, text: str, tokens: int) -> None:
         """Add output at the end of a channel."""
@@ -87,6 +103,17 @@ class OutputBook:
         channel.text += text.encode()
         self._unsent.setdefault(dispatch_id, {})[key] = channel
 
+    def append_extra(self, dispatch_id: int, key: Key, payload: object) -> None:
+        """Add a rare row at the end of a channel; it leaves before the output that follows it."""
+        channels = self._channels[dispatch_id]
+        channel = channels.get(key)
+        if channel is None:
+            self.urgent = self.urgent or not channels
+            channel = channels[key] = Channel(self._starts[dispatch_id].get(key, 0))
+        extra = Extra(dispatch_id, key[0], key[1], channel.end, payload)
+        self._extras.setdefault(dispatch_id, []).append(extra)
+        self._unsent_extras.setdefault(dispatch_id, []).append(extra)
+
     def offsets(self, dispatch_id: int) -> dict[Key, int]:
         """The end of each channel."""
         return {key: channel.end for key, channel in self._channels.get(dispatch_id, {}).items()}
@@ -97,12 +124,12 @@ class OutputBook:
 
     def has_unsent(self, dispatch_id: int) -> bool:
         """Whether something must leave before the item's result."""
-        return dispatch_id in self._unsent
+        return dispatch_id in self._unsent or dispatch_id in self._unsent_extras
 
     @property
     def any_unsent(self) -> bool:
         """Whether anything must leave."""
-        return bool(self._unsent)
+        return bool(self._unsent or self._unsent_extras)
 
     def rewind(self, dispatch_id: int, points: Mapping[Key, int]) -> None:
         """Go on from these offsets; a channel that is not named, from its start."""
@@ -116,6 +143,31 @@ class OutputBook:
                 self._unsent.setdefault(dispatch_id, {})[key] = channel
             else:
                 self._mark_sent(dispatch_id, key)
+        again = [
+            extra
+            for extra in self._extras.get(dispatch_id, ())
+            if extra.offset >= points.get((extra.choice, extra.channel), 0)
+        ]
+        self._unsent_extras.pop(dispatch_id, None)
+        if again:
+            self._unsent_extras[dispatch_id] = again
+
+    def take_extras(self, limit: int) -> list[Extra]:
+        """Take at most `limit` rare rows. While some are left, no deltas may be taken."""
+        taken: list[Extra] = []
+        while self._unsent_extras and len(taken) < limit:
+            dispatch_id, waiting = next(iter(self._unsent_extras.items()))
+            room = limit - len(taken)
+            taken += waiting[:room]
+            del waiting[:room]
+            if not waiting:
+                del self._unsent_extras[dispatch_id]
+        return taken
+
+    @property
+    def any_extras(self) -> bool:
+        """Whether rare rows must leave."""
+        return bool(self._unsent_extras)
 
     def take(self, max_deltas: int, max_bytes: int) -> list[Delta]:
         """Take what may leave now, oldest item first, and move the cursors."""

@@ -76,6 +76,8 @@ class Load:
     running: int | None = None  # by the engine's own count
     waiting: int | None = None
     kv_utilization: float | None = None  # 0..1
+    prefix_cache_hit_ratio: float | None = None  # 0..1
+    preemptions: int | None = None  # inside the engine, since its start
     prompt_tokens_per_s: float | None = None
     output_tokens_per_s: float | None = None
     model_states: dict[str, types_pb2.ModelState] = dataclass_field(default_factory=dict)
@@ -91,6 +93,12 @@ class Sink(Protocol):
 
     def delta(self, dispatch_id: int, choice: int, channel: int, text: str, tokens: int) -> None:
         """Output of a streamed item. `channel` as in `TokenDeltas`; `tokens` 0: not known."""
+
+    def extra(
+        self, dispatch_id: int, choice: int, channel: int, extra: types_pb2.DeltaExtra
+    ) -> None:
+        """A rare row of a streamed item, before the output that it belongs to: the head of a tool
+        call (which opens its channel), or log probabilities. Its id and position are filled in."""
 
     def finished(self, dispatch_id: int, result: Result) -> None:
         """The item's end; its slot is free."""

@@ -24,7 +24,7 @@ class ChildSettings(TypedDict):
     threads: int
     batch_threads: int
     batch_tokens: int
-    api_key: str
+    api_key: str  # empty: none is asked for
 
 
 class ChildReady(TypedDict):
@@ -58,7 +58,8 @@ def _parameters(xllamacpp: Any, settings: ChildSettings) -> Any:
     parameters.cpuparams.n_threads = settings["threads"]
     parameters.cpuparams_batch.n_threads = settings["batch_threads"]
     parameters.n_batch = parameters.n_ubatch = settings["batch_tokens"]
-    parameters.api_keys = [settings["api_key"]]
+    if settings["api_key"]:
+        parameters.api_keys = [settings["api_key"]]
     parameters.endpoint_slots = parameters.endpoint_metrics = parameters.endpoint_props = True
     parameters.cache_ram_mib = 0  # no copies of prompts beyond the slots' own
     parameters.warmup = False  # the agent sends a true request instead

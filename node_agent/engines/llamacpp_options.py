@@ -55,6 +55,11 @@ class LlamacppOptions(BaseModel):
     """Silence of the server, while work runs, that makes it STALLED."""
     stall_kill: PositiveDurationS = 15.0
     """After so much more silence it is killed and started again; its work fails."""
+    first_token_timeout: DurationS = 120.0
+    """From the call to the first sign of progress; 0: no limit. An item that hits it fails with
+    ENGINE_STALLED and is tried elsewhere."""
+    idle_timeout: DurationS = 60.0
+    """Between two signs of progress; 0: no limit."""
     restart_delay: DurationS = 0.5
     """Before it is started again; doubles with each failure in a row."""
     restart_delay_max: DurationS = 30.0

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchyard.v1 import inference_pb2
+from node_agent.engines.faults import invalid, unsupported
 from node_agent.engines.interface import Item
-from node_agent.engines.llamacpp_errors import invalid, unsupported
+from node_agent.engines.json_text import json_object
 from node_agent.engines.llamacpp_options import LlamacppOptions
 
 Params = inference_pb2.GenerationParams
@@ -95,7 +96,7 @@ def _engine_options(params: Params) -> dict[str, Any]:
     if not params.engine_options_json:
         return {}
     field = "params.engine_options_json"
-    options = _json_object(params.engine_options_json, field)
+    options = json_object(params.engine_options_json, field)
     taken = sorted(_OURS & options.keys())
     if taken:
         raise invalid(field, f"set by the request's own fields: {', '.join(taken)}")
@@ -130,7 +131,7 @@ def _add_constraint(body: dict[str, Any], params: Params) -> None:
     if kind == "grammar":
         body["grammar"] = params.grammar
     elif kind == "json_schema":
-        body["json_schema"] = _json_object(params.json_schema, "params.json_schema")
+        body["json_schema"] = json_object(params.json_schema, "params.json_schema")
     elif kind == "json_object" and params.json_object:
         body["json_schema"] = {"type": "object"}
 
@@ -208,13 +209,3 @@ def _open_turn(messages: list[dict[str, str]], delivered: str) -> None:
         messages[-1]["content"] += delivered
     else:
         messages.append({"role": "assistant", "content": delivered})
-
-
-def _json_object(text: str, field: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise invalid(field, f"not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise invalid(field, "must be a JSON object")
-    return value

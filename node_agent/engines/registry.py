@@ -31,8 +31,20 @@ def _llamacpp(engine_id: str, options: dict[str, Any]) -> Engine:
     return LlamacppEngine(engine_id, _checked(LlamacppOptions, options))
 
 
+def _openai(engine_id: str, options: dict[str, Any]) -> Engine:
+    try:
+        from node_agent.engines.openai import OpenaiEngine
+        from node_agent.engines.openai_options import OpenaiOptions
+    except ImportError as error:
+        raise ValueError(
+            f"this kind needs the extra batchyard[agent] ({error.name} is missing)"
+        ) from error
+    return OpenaiEngine(engine_id, _checked(OpenaiOptions, options))
+
+
 ENGINES: dict[str, Callable[[str, dict[str, Any]], Engine]] = {
     "llamacpp": _llamacpp,
+    "openai": _openai,
     "simulated": _simulated,
 }
 

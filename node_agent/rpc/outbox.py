@@ -15,16 +15,18 @@ from collections import deque
 from collections.abc import Callable
 
 from batchyard.v1 import node_service_pb2 as node
+from batchyard.v1 import types_pb2 as types
 from node_agent import clock
 from node_agent.core import Held
 from node_agent.core import commands as cmd
-from node_agent.core.outputs import Delta, OutputBook
+from node_agent.core.outputs import Delta, Extra, OutputBook
 from node_agent.rpc import durations
 from node_agent.rpc.convert import STATES
 from node_agent.rpc.results import item_result, too_large
 
 MAX_DELTAS = 256
 MAX_DELTA_BYTES = 64 * 1024
+MAX_EXTRAS = 1024
 MAX_UPDATES = 1024
 RESULT_BYTES = 256 * 1024  # per message, unless one alone is larger
 RESERVED_BYTES = 64 * 1024  # of a message, for what is neither deltas nor results
@@ -140,7 +142,11 @@ class Outbox:
             message.descriptor.CopyFrom(self.make_descriptor())
         while self._updates and len(message.updates) < MAX_UPDATES:
             message.updates.append(self._updates.popleft())
-        _fill_columns(message, self._outputs.take(MAX_DELTAS, MAX_DELTA_BYTES))
+        if self._outputs.any_extras:
+            extras = self._outputs.take_extras(MAX_EXTRAS)
+            message.deltas.extras.extend(_extra(extra) for extra in extras)
+        if not self._outputs.any_extras:
+            _fill_columns(message, self._outputs.take(MAX_DELTAS, MAX_DELTA_BYTES))
         self._take_results(message)
         for credit in self._credits.values():
             message.credits.append(_credit(credit))
@@ -183,6 +189,17 @@ def _credit(command: cmd.SendCredit) -> node.Credit:
     if command.total_tokens is not None:
         credit.total_tokens = command.total_tokens
     return credit
+
+
+def _extra(extra: Extra) -> types.DeltaExtra:
+    assert isinstance(extra.payload, types.DeltaExtra)
+    message = types.DeltaExtra()
+    message.CopyFrom(extra.payload)
+    message.id = extra.dispatch_id
+    message.choice_index = extra.choice
+    message.channel = extra.channel
+    message.offset = extra.offset
+    return message
 
 
 def _fill_columns(message: node.ConnectRequest, deltas: list[Delta]) -> None:

@@ -90,6 +90,10 @@ def _fill_load(message: node.EngineLoad, care: EngineCare) -> None:
         message.waiting = load.waiting
     if load.kv_utilization is not None:
         message.kv_utilization = load.kv_utilization
+    if load.prefix_cache_hit_ratio is not None:
+        message.prefix_cache_hit_ratio = load.prefix_cache_hit_ratio
+    if load.preemptions is not None:
+        message.preemptions = load.preemptions
     if load.prompt_tokens_per_s is not None:
         message.prompt_tokens_per_second = load.prompt_tokens_per_s
     if load.output_tokens_per_s is not None:

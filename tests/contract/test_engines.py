@@ -7,7 +7,7 @@ in speed only: `Kind` says how an item is made that runs long enough to be cance
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
 from node_agent.engines.registry import build_engine
 from node_agent.engines.simulated_text import is_seamless
 from scripts.make_tiny_model import write_tiny_model
+from tests.unit.engines.llamacpp_http import llamacpp_server
 from tests.unit.engines.recording_sink import Bench, joined, serving
 
 SLOTS = 4
@@ -53,12 +54,14 @@ LLAMACPP = {
     "batch_tokens": 256,
     "poll_interval": "50ms",
 }
+OPENAI = {"poll_interval": "50ms"}
 KINDS = {
     "static": Kind(
         "simulated", {**SIMULATED, "mode": "static"}, "[[sleep=60s]]", {"max_tokens": 5000}
     ),
     "continuous": Kind("simulated", SIMULATED, "[[sleep=60s]]", {"max_tokens": 5000}),
     "llamacpp": Kind("llamacpp", LLAMACPP, "long ago " * 3000, {"max_tokens": 20000}),
+    "openai": Kind("openai", OPENAI, "long ago " * 3000, {"max_tokens": 20000}),
 }
 Start = Callable[..., Awaitable[Bench]]
 
@@ -70,6 +73,23 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+@pytest.fixture(scope="session")
+def llamacpp_url(tiny_model: str) -> Iterator[str]:
+    """A server that runs already, for engines that attach to one."""
+    with llamacpp_server(tiny_model, slots=SLOTS) as server:
+        yield server.url
+
+
+@pytest.fixture
+def needs(kind: Kind, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Options that only this machine knows."""
+    if kind.name == "llamacpp":
+        return {"model_path": request.getfixturevalue("tiny_model")}
+    if kind.name == "openai":
+        return {"url": request.getfixturevalue("llamacpp_url")}
+    return {}
+
+
 @pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> Kind:
     chosen: Kind = request.param
@@ -77,16 +97,13 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest_asyncio.fixture
-async def start(kind: Kind, tiny_model: str) -> AsyncIterator[Start]:
+async def start(kind: Kind, needs: dict[str, Any]) -> AsyncIterator[Start]:
     """Build and start engines of `kind`; at the end they stop, idle, with every rule kept."""
     async with AsyncExitStack() as stack:
 
         async def start_one(**options: Any) -> Bench:
-            if kind.name == "llamacpp":
-                options = {"model_path": tiny_model, **options}
-            engine = build_engine(
-                engine_id="e1", kind=kind.name, options={**kind.options, **options}
-            )
+            options = {**kind.options, **needs, **options}
+            engine = build_engine(engine_id="e1", kind=kind.name, options=options)
             return await stack.enter_async_context(serving(engine, "m"))
 
         yield start_one
@@ -342,10 +359,9 @@ async def test_descriptor_says_what_it_can(start: Start, kind: Kind) -> None:
     assert 29000 < model.context_length <= 30000 + 256
 
 
-async def test_engine_serves_from_the_end_of_its_start(kind: Kind, tiny_model: str) -> None:
+async def test_engine_serves_from_the_end_of_its_start(kind: Kind, needs: dict[str, Any]) -> None:
     """Behaviour 111: ready by a real answer; until then work is refused, not lost."""
-    extra = {"model_path": tiny_model} if kind.name == "llamacpp" else {}
-    engine = build_engine(engine_id="e1", kind=kind.name, options={**kind.options, **extra})
+    engine = build_engine(engine_id="e1", kind=kind.name, options={**kind.options, **needs})
     bench = Bench(engine, "m")
     try:
         starting = asyncio.create_task(engine.start(bench.sink))

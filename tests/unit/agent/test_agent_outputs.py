@@ -49,6 +49,27 @@ def test_going_back_into_a_code_point_goes_to_its_start() -> None:
     assert [d.offset for d in book.take(10, 10)] == [0]
 
 
+def test_rare_rows_know_their_place_and_are_sent_again_from_it() -> None:
+    book = OutputBook()
+    book.open(1, {})
+    book.append_extra(1, (0, 16), "head")
+    assert book.urgent
+    assert book.has_unsent(1)
+    book.append(1, (0, 16), "{}", 0)
+    book.append_extra(1, (0, 16), "late")
+    assert [(e.offset, e.payload) for e in book.take_extras(1)] == [(0, "head")]
+    assert book.any_extras
+    assert [(e.offset, e.payload) for e in book.take_extras(9)] == [(2, "late")]
+    book.take(10, 10)
+    assert not book.has_unsent(1)
+    book.rewind(1, {(0, 16): 1})
+    assert [e.payload for e in book.take_extras(9)] == ["late"]
+    book.rewind(1, {})
+    assert [e.payload for e in book.take_extras(9)] == ["head", "late"]
+    book.drop(1)
+    assert not book.any_unsent
+
+
 def test_a_point_beyond_the_end_sends_nothing() -> None:
     book = OutputBook()
     book.open(1, {})

@@ -27,6 +27,7 @@ class RecordingSink:
         self.texts: dict[int, dict[tuple[int, int], str]] = defaultdict(lambda: defaultdict(str))
         self.pieces: dict[int, list[str]] = defaultdict(list)
         self.delta_tokens: dict[int, int] = defaultdict(int)
+        self.extras: dict[int, list[tuple[int, int, types_pb2.DeltaExtra]]] = defaultdict(list)
         self.results: dict[int, Result] = {}
         self.faults: list[str] = []
         self.changes = 0
@@ -46,6 +47,15 @@ class RecordingSink:
         self.texts[dispatch_id][choice, channel] += text
         self.pieces[dispatch_id].append(text)
         self.delta_tokens[dispatch_id] += tokens
+        self._news.set()
+
+    def extra(
+        self, dispatch_id: int, choice: int, channel: int, extra: types_pb2.DeltaExtra
+    ) -> None:
+        self._check(dispatch_id, "extra")
+        if extra.HasField("tool_call") and self.texts[dispatch_id].get((choice, channel)):
+            self.faults.append(f"arguments before the head of a tool call: {dispatch_id}")
+        self.extras[dispatch_id].append((choice, channel, extra))
         self._news.set()
 
     def finished(self, dispatch_id: int, result: Result) -> None:

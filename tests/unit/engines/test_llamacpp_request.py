@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
+from node_agent.engines.faults import ItemFailed, from_response
 from node_agent.engines.interface import Item
-from node_agent.engines.llamacpp_errors import ItemFailed, from_response
 from node_agent.engines.llamacpp_options import LlamacppOptions
 from node_agent.engines.llamacpp_request import build_call
 

@@ -1,0 +1,173 @@
+"""What is this server, which models has it, and do they answer? Found out by asking it.
+
+A model serves once it has answered a first request of one token; adapters follow their base.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+
+from batchyard.v1 import types_pb2
+from node_agent.engines.openai_options import OpenaiOptions
+from node_agent.engines.openai_request import CHAT, COMPLETIONS, EMBEDDINGS
+from node_agent.engines.openai_served import Served, ServedModel
+from node_agent.engines.openai_traits import OTHER, Place, all_traits, pick
+
+_ASK_S = 5.0
+ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
+
+
+class NotReady(Exception):
+    """The server does not serve yet; the text says what it answered."""
+
+
+class Finder:
+    """Asks one server."""
+
+    def __init__(self, session: aiohttp.ClientSession, options: OpenaiOptions) -> None:
+        self._session = session
+        self._options = options
+        self._documents: dict[str, Any] = {}  # by path; None: not there
+
+    async def find(self) -> Served:
+        """Return what serves there, with its models, not warmed up.
+
+        Raises:
+            NotReady: it does not answer as a server that is up.
+        """
+        listed = await self._list()
+        served = Served(options=self._options, kind=await self._kind(listed))
+        served.traits = all_traits()[served.kind]
+        facts = served.traits.facts
+        served.version = str(await self._fact(facts.version) or "")
+        served.slots = _count(await self._fact(facts.slots))
+        served.context_length = _count(await self._fact(facts.context_length))
+        served.kv_capacity_tokens = _count(await self._fact(facts.kv_capacity_tokens))
+        sees = await self._fact(facts.images)
+        served.sees = sees if isinstance(sees, bool) else None
+        served.priority_on = await self._fact(facts.priority_on) is True
+        served.priority_low_first = await self._fact(facts.priority_low_first) is True
+        served.models = self._models(listed, served)
+        return served
+
+    async def list_models(self, served: Served) -> dict[str, ServedModel]:
+        """Return the models that are there now; those that were there before keep their state.
+
+        Raises:
+            NotReady: it does not answer as a server that is up.
+        """
+        now = self._models(await self._list(), served)
+        return {name: served.models.get(name, model) for name, model in now.items()}
+
+    async def warm_up(self, model: ServedModel) -> None:
+        """Have `model` answer one token, as a chat, else as a plain text, else as a vector.
+
+        Raises:
+            NotReady: it does not, for now.
+        """
+        turn = [{"role": "user", "content": "Hello"}]
+        chat = {"model": model.engine_name, "messages": turn, "max_tokens": 1}
+        plain = {"model": model.engine_name, "prompt": "Hello", "max_tokens": 1}
+        vector = {"model": model.engine_name, "input": "Hello"}
+        model.chats = await self._answers(CHAT, chat)
+        model.completes = model.chats or await self._answers(COMPLETIONS, plain)
+        if not model.completes:
+            model.embeds = await self._answers(EMBEDDINGS, vector)
+            if not model.embeds:
+                raise NotReady(f"model {model.engine_name!r} answers nothing that was tried")
+        model.state = ACTIVE
+
+    async def settle_priority(self, served: Served, model: ServedModel) -> None:
+        """Decide how priority is told, by a request where only that can show it."""
+        chosen = self._options.priority
+        if chosen != "auto":
+            served.priority = chosen
+        elif served.traits.priority == "high_first_if_on":
+            if served.priority_on:
+                served.priority = "low_first" if served.priority_low_first else "high_first"
+        elif served.traits.priority == "low_first_if_taken" and model.completes:
+            turn = [{"role": "user", "content": "Hello"}]
+            body: dict[str, Any] = {"model": model.engine_name, "max_tokens": 1, "priority": -1}
+            body.update({"messages": turn} if model.chats else {"prompt": "Hello"})
+            taken = await self._answers(CHAT if model.chats else COMPLETIONS, body)
+            served.priority = "low_first" if taken else "omit"
+
+    async def _answers(self, path: str, body: dict[str, Any]) -> bool:
+        """Whether it can do this at all; a server that is full or loads is asked again later."""
+        async with self._session.post(path, json=body) as response:
+            text = await response.text(errors="replace")
+        if response.status == 200:
+            return True
+        if response.status in (400, 404, 405, 415, 422, 500, 501):
+            if response.status == 500 and path != CHAT:
+                raise NotReady(f"it answered 500 to a first request: {text[:200]}")
+            return False
+        if response.status in (401, 403):
+            raise NotReady(
+                f"it answered {response.status}: set api_key_file to a file with its key"
+            )
+        raise NotReady(f"it answered {response.status} to a first request: {text[:200]}")
+
+    async def _list(self) -> list[dict[str, Any]]:
+        document, status = await self._ask("/v1/models")
+        if status in (401, 403):
+            raise NotReady(f"it answered {status}: set api_key_file to a file with its key")
+        rows = document.get("data") if isinstance(document, dict) else None
+        if status != 200 or not isinstance(rows, list):
+            raise NotReady(f"it answered {status} to /v1/models, no list of models")
+        return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
+    async def _kind(self, listed: list[dict[str, Any]]) -> str:
+        if self._options.engine != "auto":
+            return self._options.engine
+        owners = {row.get("owned_by") for row in listed}
+        for kind, traits in all_traits().items():
+            if owners & set(traits.owned_by):
+                return kind
+        for kind, traits in all_traits().items():
+            if traits.told_by is not None and await self._fact(traits.told_by) is not None:
+                return kind
+        return OTHER
+
+    async def _fact(self, place: Place | None) -> Any:
+        if place is None:
+            return None
+        if place.path not in self._documents:
+            document, status = await self._ask(place.path)
+            self._documents[place.path] = document if status == 200 else None
+        return pick(self._documents[place.path], place.key)
+
+    async def _ask(self, path: str) -> tuple[Any, int]:
+        try:
+            async with asyncio.timeout(_ASK_S), self._session.get(path) as response:
+                try:
+                    return await response.json(content_type=None), response.status
+                except ValueError:
+                    return None, response.status
+        except TimeoutError as error:
+            raise NotReady(f"it did not answer {path} within {_ASK_S:g} s") from error
+
+    def _models(self, listed: list[dict[str, Any]], served: Served) -> dict[str, ServedModel]:
+        public = {theirs: ours for ours, theirs in self._options.models.items()}
+        rows = [row for row in listed if not public or row["id"] in public]
+        names = {row["id"]: public.get(row["id"], row["id"]) for row in rows}
+        return {names[row["id"]]: _model(row, names, served) for row in rows}
+
+
+def _model(row: dict[str, Any], names: dict[str, str], served: Served) -> ServedModel:
+    parent = row.get("parent")
+    base = names.get(parent, parent) if isinstance(parent, str) and parent != row["id"] else ""
+    context = served.options.context_length or _count(row.get("max_model_len"))
+    return ServedModel(
+        name=names[row["id"]],
+        engine_name=row["id"],
+        base=base,
+        context_length=context or served.context_length,
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,179 @@
+"""An OpenAI-compatible server that does what it is told by the prompt, above all the wrong things.
+
+It says that it is vLLM, counts what runs and waits as vLLM does, and records what it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+TEXT = "长城 🙂 ok"
+LIMIT = 500  # of its context, in characters
+
+
+class HostileServer:
+    """The scripts, by the last word of the prompt; anything else is answered with TEXT."""
+
+    def __init__(self) -> None:
+        self.owner = "vllm"
+        self.models: list[dict[str, Any]] = [{"id": "m", "max_model_len": 4096}]
+        self.takes_priority = False
+        self.loading = 0  # requests that are still answered with 503
+        self.hangs = False
+        self.runs_at_once = 1000
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[Mapping[str, str]] = []
+        self.open = 0
+        self.peak = 0
+        self.url = ""
+        self._runner: web.AppRunner | None = None
+        self._port = 0
+
+    async def start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_post("/v1/chat/completions", self._generate)
+        app.router.add_post("/v1/completions", self._generate)
+        app.router.add_post("/v1/embeddings", self._embed)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    async def stop(self) -> None:
+        """Be gone; `start` brings it back at the same port."""
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response()
+
+    async def _models(self, _: web.Request) -> web.Response:
+        rows = [{"object": "model", "owned_by": self.owner, **row} for row in self.models]
+        return web.json_response({"data": rows})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        running = min(self.open, self.runs_at_once)
+        return web.Response(
+            text=f'vllm:num_requests_running{{engine="0"}} {running}\n'
+            f'vllm:num_requests_waiting{{engine="0"}} {self.open - running}\n'
+            'vllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1.0\n'
+        )
+
+    async def _embed(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.bodies.append(body)
+        texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        rows = [{"index": i, "embedding": [float(i), 0.5]} for i in range(len(texts))]
+        return web.json_response({"data": rows[::-1], "usage": {"prompt_tokens": 3}})
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if self.loading > 0:
+            self.loading -= 1
+            return _error(503, "Loading model")
+        if body.get("priority") and not self.takes_priority:
+            return _error(400, "priority is not supported")
+        if body["model"] not in [row["id"] for row in self.models]:
+            return _error(404, f"The model `{body['model']}` does not exist.")
+        prompt = _prompt(body)
+        self.bodies.append(body)
+        self.headers.append(request.headers.copy())
+        self.open += 1
+        self.peak = max(self.peak, self.open)
+        try:
+            return await self._act(request, body, prompt)
+        finally:
+            self.open -= 1
+
+    async def _act(
+        self, request: web.Request, body: dict[str, Any], prompt: str
+    ) -> web.StreamResponse:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if len(prompt) > LIMIT:
+            words = f"This model's maximum context length is {LIMIT} tokens. However, you requested"
+            return _error(400, f"{words} {len(prompt)} tokens")
+        word = prompt.split()[-1] if prompt.split() else ""
+        if word.isdigit():
+            return _error(int(word), "told to")
+        if word == "silent":
+            await asyncio.Event().wait()
+        if not body.get("stream"):
+            return web.json_response({**_event("", "stop"), "model": body["model"], "odd": 2**60})
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        async for part in _script(word, body):
+            await response.write(part)
+        return response
+
+
+async def _script(word: str, body: dict[str, Any]) -> AsyncIterator[bytes]:
+    if word == "bytes":
+        for byte in b"".join([*map(_sse, map(_event, TEXT)), _sse(_event("", "stop"))]):
+            yield bytes([byte])
+        return
+    if word == "hold":
+        yield _sse(_event("a"))
+        await asyncio.Event().wait()
+    if word == "slow":
+        for character in "slowly":
+            yield _sse(_event(character))
+            await asyncio.sleep(0.1)
+    for character in TEXT:
+        yield _sse(_event(character))
+    if word == "malformed":
+        yield b"data: {not json\n\n"
+    elif word == "endless":
+        yield b"data: " + b"x" * 9_000_000
+    elif word == "unfinished":
+        yield b"data: [DONE]\n\n"
+    elif word == "abort":
+        yield _sse(_event("", "abort"))
+    elif word != "broken":
+        yield _sse(_event("", "stop"))
+        if word != "nousage" and body.get("stream_options"):
+            usage = {"prompt_tokens": 7, "completion_tokens": 11}
+            yield _sse({"choices": [], "usage": usage})
+        yield b"data: [DONE]\n\n"
+
+
+def _prompt(body: dict[str, Any]) -> str:
+    if "prompt" in body:
+        return str(body["prompt"])
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else ""
+
+
+def _event(text: str, finish: str | None = None) -> dict[str, Any]:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+    return {"choices": [choice]}
+
+
+def _sse(event: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+
+
+def _error(status: int, message: str) -> web.Response:
+    return web.json_response({"error": {"message": message, "code": status}}, status=status)
+
+
+@asynccontextmanager
+async def hostile_server() -> AsyncIterator[HostileServer]:
+    """A started server that is gone at the end."""
+    server = HostileServer()
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
