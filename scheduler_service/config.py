@@ -41,6 +41,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 PositiveCount = Annotated[int, Field(strict=True, ge=1)]
 Weight = Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Ratio = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 # As the protocol has it: 1..256 characters; spaces at the ends would make two names look alike.
 ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^\S(.*\S)?$")]
@@ -162,6 +163,13 @@ class FailoverSection(Section):
     delay is random below it; the work of a lost node moves at once."""
     backoff_max: PositiveDurationNs = 2 * SECOND
     """Upper bound of any delay."""
+    retry_share: Ratio = 0.2
+    """Retries that each first attempt of a pool pays for. Errors and deaths of nodes have a budget
+    each; when it is empty, requests fail with RETRY_BUDGET_EXHAUSTED and job items wait."""
+    retry_floor: Ratio = 10.0
+    """Retries a second that a pool may always make."""
+    retry_burst: Count = 100
+    """Most retries that a pool can save up. For deaths at least what its nodes can hold at once."""
 
 
 class PolicyChoice(Section):

@@ -177,6 +177,7 @@ def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> Attempt
     request.charged += 1
     if not request.first_dispatch_at:
         request.first_dispatch_at = state.now
+        pool.firsts += 1
     if request.stream:
         if request.output is None:
             request.output = Output(state.new_id(), request.context)

@@ -1,20 +1,16 @@
 """What happens when an attempt ends without an answer?
 
 Theory of operation. The node's word is taken only in its present session and only for ids that are
-live; all else is dropped and counted. A failure is one of
-
-- the caller's fault (bad input): it ends the request, no other node is asked;
-- never started (`refused`, or it never arrived): back to its old place, uncharged;
-- the node's or engine's: charged, that incarnation of the node excluded, queued again at its old
-  place after the policy's delay, at most `max_attempts` times.
+live; all else is dropped and counted. Whose fault a failure is, and what follows from that, is the
+table of `attribution.py`: it ends the request (the caller's fault), goes back to its old place
+uncharged (never started), or is charged, that incarnation of the node excluded, and queued again at
+its old place: at most `max_attempts` times, and as long as the pool's budget pays (`budgets.py`).
 
 After partial output nothing is silently repeated or spliced: CONTINUE where that is right, else
 FAIL with what there is, or RESTART (a new output) where the caller opted in.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from scheduler_service.core import (
     fairness,
@@ -26,6 +22,7 @@ from scheduler_service.core import (
     requests,
     resumption,
 )
+from scheduler_service.core.attribution import Fault, effects_of, fault_of
 from scheduler_service.core.commands import AcknowledgeResults, StartOutput
 from scheduler_service.core.events import ItemEnd, ItemsFinished, ItemsRunning, OutputsBegun
 from scheduler_service.core.interfaces import GiveUp
@@ -33,22 +30,13 @@ from scheduler_service.core.outcomes import (
     AttemptState,
     Outcome,
     Reason,
+    RequestClass,
     RequestState,
     ResumeMode,
 )
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_request
-from scheduler_service.core.types import Attempt, Instant, Node, ServiceEstimate
-
-CALLERS_FAULT: Final = frozenset(
-    {
-        Reason.INVALID_ARGUMENT,
-        Reason.REQUEST_TOO_LARGE,
-        Reason.CONTEXT_TOO_LONG,
-        Reason.UNSUPPORTED_FEATURE,
-        Reason.PERMISSION_DENIED,
-    }
-)
+from scheduler_service.core.types import Attempt, Duration, Instant, Node, ServiceEstimate
 
 
 def on_running(state: State, event: ItemsRunning) -> None:
@@ -134,9 +122,9 @@ def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None
         _succeed(state, node, attempt, item)
     elif attempt.preempted_for and preemption.gave_way(item):
         preemption.take_back(state, attempt)
-    elif item.refused:
+    elif item.refused or reason is Reason.ENGINE_BUSY:
         _refused(state, node, attempt, item)
-    elif reason in CALLERS_FAULT:
+    elif fault_of(reason) is Fault.CALLER:
         ledger.end(state, attempt, AttemptState.FAILED, reason, item.message)
         requests.finish(
             state, request, Outcome.FAILED, reason, item.message,
@@ -152,7 +140,8 @@ def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None
         node.failed += 1
         ledger.end(state, attempt, AttemptState.FAILED, reason, item.message)
         retry(state, attempt)
-        health.failed(state, node)
+        if effects_of(attempt).blames:
+            health.failed(state, node)
 
 
 def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
@@ -219,7 +208,29 @@ def retry(state: State, attempt: Attempt) -> None:
     elif request.state is RequestState.QUEUED:  # since its session broke
         ledger.note_moved(attempt)
     elif _resume(state, attempt):
-        _fail_over(state, attempt, verdict.at)
+        wait = may_retry(state, attempt)
+        if wait is None:
+            _give_up(
+                state, attempt, Reason.RETRY_BUDGET_EXHAUSTED,
+                f"{attempt.reason.name}, and the pool has no retries left in its budget",
+            )  # fmt: skip
+        else:
+            _fail_over(state, attempt, verdict.at + wait)
+
+
+def may_retry(state: State, attempt: Attempt) -> Duration | None:
+    """Pay for another try: how long it waits for that; None: nothing is left. An attempt that has
+    not ended is moved since its session broke.
+    """
+    pool = state.pools[attempt.request.served_model]
+    deaths = attempt.reason is Reason.NONE or effects_of(attempt).by_deaths
+    budget, covered = (pool.deaths, pool.most_inputs) if deaths else (pool.errors, 0)
+    limits = state.settings.failover
+    if budget.take(state.now, pool.firsts, limits, covered=covered):
+        return 0
+    if attempt.request.request_class is RequestClass.JOB:
+        return budget.turn_of_job(state.now, limits)
+    return None
 
 
 def _fail_over(state: State, attempt: Attempt, at: Instant) -> None:
@@ -240,6 +251,7 @@ def note_failover(state: State, attempt: Attempt) -> None:
         node_id=attempt.node.node_id,
         pool=attempt.model,
         reason=attempt.reason.name if attempt.reason else "SESSION_BROKEN",
+        fault=str(fault_of(attempt.reason or Reason.NODE_LOST, timed_out=attempt.timed_out)),
         emitted=sum(output.offsets.values()) if output is not None else 0,
     )
 

@@ -321,10 +321,13 @@ def _move_undelivered(state: State, attempt: Attempt) -> None:
         or request.charged >= request.max_attempts
     ):
         return
+    wait = failover.may_retry(state, attempt)
+    if wait is None:
+        return  # it waits for its node as long as the resume window lasts
     if attempt.node.incarnation not in request.tried:
         request.tried = (*request.tried, attempt.node.incarnation)
     failover.note_failover(state, attempt)
-    requests.queue_again(state, request, state.now)
+    requests.queue_again(state, request, state.now + wait)
 
 
 def on_silence(state: State, node_id: str) -> None:

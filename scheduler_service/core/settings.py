@@ -44,6 +44,10 @@ class FailoverSettings:
     max_attempts: int = 3
     backoff_base: Duration = 50 * MILLISECOND
     backoff_max: Duration = 2 * SECOND
+    # One budget per pool for errors, one of the same size for deaths (`budgets.py`).
+    retry_share: float = 0.2  # retries per first attempt
+    retry_floor: float = 10.0  # retries a second that are always allowed
+    retry_burst: int = 100  # most retries that can be saved up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

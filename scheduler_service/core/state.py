@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler_service.core.batch_times import Rate
+from scheduler_service.core.budgets import RetryBudget
 from scheduler_service.core.commands import Command
 from scheduler_service.core.demand import Demand
 from scheduler_service.core.events import NodeJoined
@@ -85,6 +86,10 @@ class Pool:
     context_length: int = 0  # the most that any engine takes; 0: not limited, or unknown
     dispatches: int = 0
     floor_dispatches: int = 0
+    firsts: int = 0  # first attempts dispatched
+    errors: RetryBudget = field(default_factory=RetryBudget)
+    deaths: RetryBudget = field(default_factory=RetryBudget)
+    most_inputs: int = 0  # the most that its nodes could hold at once, ever
     room_step: int = -1  # step in which `free` and `parallel` were computed; -1: not yet
     room_at: Instant = 0
     free: int = 0
@@ -116,6 +121,8 @@ class Pool:
         drawn = primaries or self.usable
         self.openings = Openings(drawn, seed) if len(drawn) > SMALL else None
         self.spread.at = -NEVER
+        held = sum(e.spec.slots + e.spec.look_ahead for e in engines)
+        self.most_inputs = max(self.most_inputs, held)
         contexts = [e.longest(self.model) for e in engines]
         self.context_length = max(contexts, default=0) if all(contexts) else 0
 

@@ -150,6 +150,7 @@ class Attempt:
     running: bool = False  # the node said so
     preempted_for: str = ""  # the pool that it was asked to make room for
     spoke: bool = False  # output of it reached the client
+    timed_out: bool = False  # the scheduler ended it, for its node took too long
     ended_at: Instant = 0
     reason: Reason = Reason.NONE
     message: str = ""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scheduler_service.core.attribution import effects_of
 from scheduler_service.core.interfaces import GiveUp, RetryAt
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.settings import FailoverSettings
 from scheduler_service.core.types import Attempt, Duration, Instant
 from scheduler_service.policies.hashing import hash64
 
-AT_ONCE = frozenset(
-    {Reason.NODE_LOST, Reason.ENGINE_UNAVAILABLE, Reason.NODE_DRAINING, Reason.REVOKED}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Up to `max_attempts`. A lost node's work moves at once; an engine's error waits a random part
-    of base * 2^(tries - 1), at most `max` (full jitter, by hash: the same seed, the same delay).
+    """Up to `max_attempts`. A lost or frozen node's work moves at once; an engine's error waits a
+    random part of base * 2^(tries - 1), at most `max` (full jitter, by hash: the same seed, the
+    same delay).
     """
 
     settings: FailoverSettings = field(default_factory=FailoverSettings)
@@ -29,7 +27,7 @@ class Backoff:
         request = attempt.request
         if request.charged >= request.max_attempts:
             return self._give_up(attempt, reason)
-        if reason in AT_ONCE:
+        if effects_of(attempt).at_once:
             return RetryAt(now)
         return RetryAt(now + self._delay(attempt))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from scheduler_service.core import records
-from scheduler_service.core.failover import CALLERS_FAULT
+from scheduler_service.core.attribution import Fault, fault_of
 from scheduler_service.core.outcomes import AttemptState, Outcome
 from scheduler_service.core.records import Record
 from scheduler_service.core.types import Attempt, Duration
@@ -60,7 +60,7 @@ def _attempt_ended(statistics: Statistics, bucket: Bucket, record: Record) -> No
         latency[1] += took
         statistics.node_totals.setdefault(node_id, [0, 0])[0] += 1
     elif state is AttemptState.LOST or (
-        state is AttemptState.FAILED and attempt.reason not in CALLERS_FAULT
+        state is AttemptState.FAILED and fault_of(attempt.reason) is not Fault.CALLER
     ):
         bucket.node(node_id).failed += 1
         statistics.node_totals.setdefault(node_id, [0, 0])[1] += 1
