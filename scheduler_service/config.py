@@ -13,6 +13,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field
 
 from scheduler_service import policies
+from scheduler_service.config_failover import (
+    FailoverSection,
+    ModelName,
+    TimeoutsSection,
+    failover_settings,
+)
 from scheduler_service.config_policies import read_options, scale_options
 from scheduler_service.config_security import (
     AbuseSection,
@@ -24,7 +30,6 @@ from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.settings import (
     AutoscaleSettings,
     CoreSettings,
-    FailoverSettings,
     HealthSettings,
     QueueSettings,
 )
@@ -41,10 +46,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 PositiveCount = Annotated[int, Field(strict=True, ge=1)]
 Weight = Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Ratio = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
-# As the protocol has it: 1..256 characters; spaces at the ends would make two names look alike.
-ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^\S(.*\S)?$")]
 
 
 def _named(value: object) -> object:
@@ -151,25 +153,6 @@ class HealthSection(Section):
     warm_up_new: DurationNs = 0
     """Likewise for a node that joins a pool which has others. 0: it has all of its slots at once;
     requests wait at the scheduler, so a new node is not flooded with a backlog."""
-
-
-class FailoverSection(Section):
-    """How often and how soon work is tried again."""
-
-    max_attempts: Annotated[int, Field(strict=True, ge=1, le=10)] = 3
-    """Attempts of a request that does not say."""
-    backoff_base: PositiveDurationNs = 50 * MILLISECOND
-    """Upper bound of the first delay after an engine's error, doubled at each further one. The
-    delay is random below it; the work of a lost node moves at once."""
-    backoff_max: PositiveDurationNs = 2 * SECOND
-    """Upper bound of any delay."""
-    retry_share: Ratio = 0.2
-    """Retries that each first attempt of a pool pays for. Errors and deaths of nodes have a budget
-    each; when it is empty, requests fail with RETRY_BUDGET_EXHAUSTED and job items wait."""
-    retry_floor: Ratio = 10.0
-    """Retries a second that a pool may always make."""
-    retry_burst: Count = 100
-    """Most retries that a pool can save up. For deaths at least what its nodes can hold at once."""
 
 
 class PolicyChoice(Section):
@@ -357,6 +340,7 @@ class SchedulerConfig(Section):
     queue: QueueSection = QueueSection()
     health: HealthSection = HealthSection()
     failover: FailoverSection = FailoverSection()
+    timeouts: TimeoutsSection = TimeoutsSection()
     policies: PoliciesSection = PoliciesSection()
     task_types: Annotated[dict[str, TaskTypeSection], BeforeValidator(_over_built_in)] = Field(
         default_factory=_built_in
@@ -392,7 +376,7 @@ class SchedulerConfig(Section):
                 warm_up=health.warm_up,
                 warm_up_new=health.warm_up_new,
             ),
-            failover=FailoverSettings(**self.failover.values()),
+            failover=failover_settings(self.failover, self.timeouts, self.aliases()),
             autoscale=self._autoscale_settings(),
             known_models=frozenset(model.name for model in self.models),
             finished_memory=self.report.finished_requests,
@@ -421,7 +405,7 @@ class SchedulerConfig(Section):
             names[question] = choice.name
             options[question] = read_options(question, choice.name, choice.options)
         if names["failover"] == "backoff":
-            settings = FailoverSettings(**self.failover.values())
+            settings = failover_settings(self.failover, self.timeouts, self.aliases())
             options["failover"] |= {"settings": settings, "seed": seed}
         for key in scale_options(names["autoscale"]):
             options["autoscale"][key] = getattr(self.autoscale, key)

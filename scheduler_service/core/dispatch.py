@@ -13,6 +13,7 @@ from scheduler_service.core import (
     explain,
     health,
     ledger,
+    patience,
     placement,
     preemption,
     profile,
@@ -188,6 +189,8 @@ def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> Attempt
     profile.note_dispatch(attempt, state.now)
     ledger.charge(state, attempt)
     move_request(request, RequestState.DISPATCHED)
+    if pool.patience is not None:
+        patience.watch(state, attempt, pool.patience)
     return attempt
 
 

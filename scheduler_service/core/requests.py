@@ -33,6 +33,7 @@ from scheduler_service.core.types import (
 DEADLINE: Final = 0
 WAIT: Final = 1
 RETRY: Final = 2
+PATIENCE: Final = 3  # see `patience.py`
 
 _RECORD_OF: Final = {
     Outcome.CANCELLED: records.CANCELLED,
@@ -227,11 +228,8 @@ def _grace_ends(state: State, request: Request, pool: Pool) -> Instant:
     return since + state.settings.queue.no_node_grace
 
 
-def on_timer(state: State, rid: int, kind: int) -> None:
+def on_timer(state: State, request: Request, kind: int) -> None:
     """One of a request's timers fired."""
-    request = state.requests.get(rid)
-    if request is None:
-        return
     if kind == DEADLINE:
         expire(state, request)
     elif kind == RETRY and request.state is RequestState.QUEUED and not request.in_queue:
@@ -401,6 +399,8 @@ def finish(
     if request.deadline < NEVER:
         state.timers.cancel(request.rid * 4 + DEADLINE)
     del state.requests[request.rid]
+    if state.watches and state.watches.pop(request.rid, None) is not None:
+        state.timers.cancel(request.rid * 4 + PATIENCE)
     finished = state.finished
     if finished and len(finished) == finished.maxlen:
         ledger.forget(finished[0])

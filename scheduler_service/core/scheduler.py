@@ -16,6 +16,7 @@ from scheduler_service.core import (
     failover,
     health,
     invariants,
+    patience,
     preemption,
     reports,
     requests,
@@ -156,7 +157,7 @@ def _cancel(
 def _fire_timers(state: State) -> None:
     for key in state.timers.due(state.now):
         if type(key) is int:
-            requests.on_timer(state, key >> 2, key & 3)
+            _fire_request(state, key >> 2, key & 3)
         elif key == scaling.TICK:
             scaling.on_tick(state)
         elif isinstance(key, tuple):
@@ -165,6 +166,16 @@ def _fire_timers(state: State) -> None:
                 _unblock(state, subject)
             else:
                 _TIMERS[kind](state, subject)
+
+
+def _fire_request(state: State, rid: int, kind: int) -> None:
+    request = state.requests.get(rid)
+    if request is None:
+        return
+    if kind == requests.PATIENCE:
+        patience.on_timer(state, request)
+    else:
+        requests.on_timer(state, request, kind)
 
 
 def _unblock(state: State, node_id: str) -> None:

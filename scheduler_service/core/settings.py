@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler_service.core.types import MILLISECOND, SECOND, Duration
+from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,15 @@ class HealthSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an attempt may take (`patience.py`). NEVER: not limited."""
+
+    first_output: Duration = NEVER  # from its dispatch; of requests that stream
+    idle: Duration = NEVER  # between two pieces of output
+    total: Duration = NEVER  # from its dispatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverSettings:
     """How often and how soon is work tried again?"""
 
@@ -48,6 +57,8 @@ class FailoverSettings:
     retry_share: float = 0.2  # retries per first attempt
     retry_floor: float = 10.0  # retries a second that are always allowed
     retry_burst: int = 100  # most retries that can be saved up
+    patience: Patience = Patience()
+    patience_by_model: Mapping[str, Patience] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_service.core.batch_times import Rate
 from scheduler_service.core.budgets import RetryBudget
@@ -24,7 +24,7 @@ from scheduler_service.core.pressure import DrainRate, Overload, Waiting
 from scheduler_service.core.queues import PoolQueue
 from scheduler_service.core.records import Record
 from scheduler_service.core.relay import Relay
-from scheduler_service.core.settings import CoreSettings
+from scheduler_service.core.settings import CoreSettings, Patience
 from scheduler_service.core.timers import TimerWheel
 from scheduler_service.core.types import (
     MILLISECOND,
@@ -38,6 +38,9 @@ from scheduler_service.core.types import (
     Request,
     ServiceEstimate,
 )
+
+if TYPE_CHECKING:
+    from scheduler_service.core.patience import Watch
 
 HOMES_MAX: Final = 10_000  # affinity keys whose last engine is remembered
 LARGE_POOL_STALE: Final = 100 * MILLISECOND  # so old the room of a large pool may be
@@ -89,6 +92,7 @@ class Pool:
     firsts: int = 0  # first attempts dispatched
     errors: RetryBudget = field(default_factory=RetryBudget)
     deaths: RetryBudget = field(default_factory=RetryBudget)
+    patience: Patience | None = None  # None: its attempts may take as long as they like
     most_inputs: int = 0  # the most that its nodes could hold at once, ever
     room_step: int = -1  # step in which `free` and `parallel` were computed; -1: not yet
     room_at: Instant = 0
@@ -163,6 +167,7 @@ class State:
         self.relay = Relay()
         self.timers = TimerWheel()
         self.dirty: dict[str, None] = {}  # pools to decide for
+        self.watches: dict[int, Watch] = {}  # by rid, where attempts have limits
         self.waiting_bytes = 0
         self.jobs_running = 0  # items of jobs in flight
         self.making_room: dict[str, int] = {}  # job items stopped for each pool, not yet gone
@@ -187,6 +192,9 @@ class State:
             limits, ordering = self.settings.queue, self.policies.ordering_of(model)
             queue = PoolQueue(limits.floor_every, ordering.discipline(), limits.weights)
             pool = self.pools[model] = Pool(model, queue)
+            failover = self.settings.failover
+            patience = failover.patience_by_model.get(model, failover.patience)
+            pool.patience = None if patience == Patience() else patience
         return pool
 
     def new_id(self) -> int:

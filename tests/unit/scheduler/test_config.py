@@ -12,7 +12,7 @@ from scheduler_service import policies
 from scheduler_service.config import SchedulerConfig
 from scheduler_service.config_policies import READ, option_fields
 from scheduler_service.config_sources import ConfigError, LoadedConfig, check_file, load
-from scheduler_service.core.settings import CoreSettings
+from scheduler_service.core.settings import CoreSettings, Patience
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND
 from scheduler_service.policies.ordering import Strict
 
@@ -237,3 +237,15 @@ def test_the_default_model_serves_requests_that_name_none() -> None:
 def test_the_default_model_must_be_a_known_one() -> None:
     with pytest.raises(ConfigError, match="default_model"):
         load(None, environ={}, flags=["models=[a]", "default_model=b"])
+
+
+def test_timeouts_of_a_model_are_laid_over_the_general_ones() -> None:
+    config = SchedulerConfig(
+        models=[{"name": "large", "aliases": ["big"]}],  # type: ignore[arg-type]
+        timeouts={"idle": "10s", "by_model": {"big": {"first_output": "2s"}}},  # type: ignore[arg-type]
+    )
+    failover = config.core_settings(term=1).failover
+    assert failover.patience == Patience(idle=10 * SECOND)
+    assert failover.patience_by_model == {
+        "large": Patience(idle=10 * SECOND, first_output=2 * SECOND)
+    }

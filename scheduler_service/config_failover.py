@@ -1,0 +1,85 @@
+"""How often is work tried again, and how long may one try take?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from scheduler_service.core.settings import FailoverSettings, Patience
+from scheduler_service.core.types import MILLISECOND, NEVER, SECOND
+from service_kit.config_sections import Section
+from service_kit.units import PositiveDurationNs
+
+Count = Annotated[int, Field(strict=True, ge=0)]
+Ratio = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+# As the protocol has it: 1..256 characters; spaces at the ends would make two names look alike.
+ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^\S(.*\S)?$")]
+
+
+class FailoverSection(Section):
+    """How often and how soon work is tried again."""
+
+    max_attempts: Annotated[int, Field(strict=True, ge=1, le=10)] = 3
+    """Attempts of a request that does not say."""
+    backoff_base: PositiveDurationNs = 50 * MILLISECOND
+    """Upper bound of the first delay after an engine's error, doubled at each further one. The
+    delay is random below it; the work of a lost node moves at once."""
+    backoff_max: PositiveDurationNs = 2 * SECOND
+    """Upper bound of any delay."""
+    retry_share: Ratio = 0.2
+    """Retries that each first attempt of a pool pays for. Errors and deaths of nodes have a budget
+    each; when it is empty, requests fail with RETRY_BUDGET_EXHAUSTED and job items wait."""
+    retry_floor: Ratio = 10.0
+    """Retries a second that a pool may always make."""
+    retry_burst: Count = 100
+    """Most retries that a pool can save up. For deaths at least what its nodes can hold at once."""
+
+
+class ModelTimeoutsSection(Section):
+    """The limits of one model's attempts; what is absent it has from `timeouts`."""
+
+    first_output: PositiveDurationNs | None = None
+    """From dispatch to the first output of a request that streams. Absent: no limit."""
+    idle: PositiveDurationNs | None = None
+    """Silence between two pieces of output. Absent: no limit."""
+    total: PositiveDurationNs | None = None
+    """From dispatch to the end. Absent: no limit."""
+
+
+class TimeoutsSection(Section):
+    """How long one attempt may take on its node before it is stopped there and tried elsewhere.
+    The time of the whole request is its own `timeout`."""
+
+    first_output: PositiveDurationNs | None = None
+    """From dispatch to the first output of a request that streams. Absent: no limit."""
+    idle: PositiveDurationNs | None = None
+    """Silence between two pieces of output. Absent: no limit."""
+    total: PositiveDurationNs | None = None
+    """From dispatch to the end. Absent: no limit."""
+    by_model: dict[ModelName, ModelTimeoutsSection] = Field(default_factory=dict)
+    """The same for models that differ; what one does not set, it has from above."""
+
+
+def failover_settings(
+    failover: FailoverSection, timeouts: TimeoutsSection, aliases: Mapping[str, str]
+) -> FailoverSettings:
+    """What the core is given; `aliases`: model names by alias."""
+    return FailoverSettings(
+        **failover.values(),
+        patience=_patience(timeouts, timeouts),
+        patience_by_model={
+            aliases.get(model, model): _patience(own, timeouts)
+            for model, own in timeouts.by_model.items()
+        },
+    )
+
+
+def _patience(own: ModelTimeoutsSection | TimeoutsSection, general: TimeoutsSection) -> Patience:
+    """The limits of a model: its own, else the general ones."""
+    limits = {
+        name: getattr(own, name) or getattr(general, name) or NEVER
+        for name in ("first_output", "idle", "total")
+    }
+    return Patience(**limits)
