@@ -23,8 +23,10 @@ $(STAMP):
 	@$(PYTHON) scripts/check_python.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing batchyard and its development tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  -c requirements-dev.lock -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation -e .
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
@@ -63,19 +65,19 @@ demo: model ## Play a peak against a real model on this machine, in under two mi
 bench: $(STAMP) ## Measure the scheduler; prints a table and saves JSON
 	@$(BIN)/python -m benchmarks
 
-lock: $(STAMP) ## Pin what pyproject.toml allows now, in requirements*.lock
-	@$(BIN)/python scripts/lock.py
+lock: $(SUPPLY)/.installed ## Pin what pyproject.toml wants, with hashes; LOCK_FLAGS=--upgrade: the newest
+	@$(SUPPLY)/bin/python scripts/lock.py $(LOCK_FLAGS)
 
-$(SUPPLY)/bin/cyclonedx-py: pyproject.toml
+$(SUPPLY)/.installed: Makefile
 	@$(PYTHON) -m venv $(SUPPLY)
 	@$(SUPPLY)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  'pip-audit>=2.9' 'cyclonedx-bom>=7'
+	  'pip-audit>=2.9' 'cyclonedx-bom>=7' 'uv>=0.9'
 	@touch $@
 
-audit: $(SUPPLY)/bin/cyclonedx-py ## Look up known vulnerabilities of all that is pinned
+audit: $(SUPPLY)/.installed ## Look up known vulnerabilities of all that is pinned
 	@$(SUPPLY)/bin/python scripts/audit.py
 
-sbom: $(SUPPLY)/bin/cyclonedx-py ## Build the wheel and its bill of materials, in dist/
+sbom: $(SUPPLY)/.installed ## Build the wheel and its bill of materials, in dist/
 	@$(SUPPLY)/bin/python scripts/sbom.py
 
 clean: ## Remove .venv, caches and what the demo wrote

@@ -142,15 +142,19 @@ class Bench:
             "--log-level", "error", "--engine", "simulated", *words, cores=self.cores.load,
         )  # fmt: skip
 
-    async def alternate(self, subject: Side, limit: Side) -> tuple[list[Sample], list[Sample]]:
-        """Warm both up, then measure them in turns."""
+    async def alternate(
+        self, subject: Side, limit: Side, *, turns: int = 1
+    ) -> tuple[list[Sample], list[Sample]]:
+        """Warm both up, then measure them in turns. `turns`: of each in a round, so much shorter;
+        for small differences, which a machine that drifts would hide.
+        """
         sides = (subject, limit)
         samples: tuple[list[Sample], list[Sample]] = ([], [])
         for side in sides:
             await side.sample(self.round_s / 5)
-        for number in range(self.rounds):
+        for number in range(self.rounds * turns):
             for index in (0, 1) if number % 2 == 0 else (1, 0):
-                samples[index].append(await sides[index].sample(self.round_s))
+                samples[index].append(await sides[index].sample(self.round_s / turns))
         return samples
 
 

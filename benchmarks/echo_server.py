@@ -2,7 +2,8 @@
 
 Three methods on raw bytes, no parsing: Unary and Bidi send back what came, Stream writes the rest
 of its request as often as its first four bytes say. `python -m benchmarks.echo_server` prints the
-address as JSON and serves until standard input closes.
+address as JSON and serves until standard input closes; with the folder that `batchyard certs init`
+made as argument, it encrypts.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -39,7 +42,7 @@ async def _stream(request: bytes, context: Any) -> None:
         await context.write(message)
 
 
-async def _serve() -> None:
+async def _serve(folder: str) -> None:
     stop = asyncio.Event()
     watch_stdin(stop.set)
     server = grpc.aio.server(options=[("grpc.max_concurrent_streams", 1_000)])
@@ -49,7 +52,11 @@ async def _serve() -> None:
         "Stream": grpc.unary_stream_rpc_method_handler(_stream),
     }
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
-    port = server.add_insecure_port("127.0.0.1:0")
+    if folder:
+        key, chain = ((Path(folder) / f"scheduler.{kind}").read_bytes() for kind in ("key", "pem"))
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, chain)]))
+    else:
+        port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     gc.collect()
     gc.freeze()
@@ -61,4 +68,4 @@ async def _serve() -> None:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve())
+        runner.run(_serve(next((word for word in sys.argv[1:] if word[0] != "-"), "")))

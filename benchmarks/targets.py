@@ -29,6 +29,8 @@ ECHO_UNARY: Final = "bare echo server, unary calls with the same request"
 ECHO_DELTAS: Final = "bare echo server, the same deltas in messages of 64: one read and one write"
 ECHO_STREAM: Final = "bare server that writes one message per delta to as many streams"
 ECHO_LATENCY: Final = "bare echo server under the same arrivals"
+ECHO_TLS: Final = "bare echo server, the same messages in plain text"
+PLAIN: Final = "the same scheduler in plain text, without authentication"
 ECHO_START: Final = "bare echo server, started alike"
 
 MEASURES: Final[dict[str, Measure]] = {
@@ -97,6 +99,28 @@ MEASURES: Final[dict[str, Measure]] = {
         what="Rate, look-ahead of one batch", unit="requests/s", more_is_better=True,
         floor=1_450, promise=1_550, stretch=1_590, limit="batches back to back: 32 / 20 ms",
     ),
+    "security.connection": Measure(
+        what="TLS and token: connection and its first answer", unit="ms", limit=PLAIN
+    ),
+    "security.connection_cpu": Measure(
+        what="TLS and token: connection, scheduler CPU", unit="us", limit=PLAIN
+    ),
+    "security.rpc": Measure(
+        what="TLS and token: unary RPC on a standing connection, scheduler CPU", unit="us/RPC",
+        limit=PLAIN,
+    ),
+    "security.multiplex": Measure(
+        what="TLS and token: Multiplex, scheduler CPU", unit="us/request", limit=PLAIN
+    ),
+    "security.echo": Measure(
+        what="Echo server over TLS, messages of 64: CPU", unit="us/request", limit=ECHO_TLS
+    ),
+    "security.check": Measure(what="Check of tenant, model and priority", unit="us/request"),
+    "security.added": Measure(
+        what="TLS and authentication add to a multiplexed request", unit="us/request",
+        floor=2, promise=2, stretch=1,
+    ),
+    "security.limits": Measure(what="All five limits of a tenant", unit="us/request"),
     "memory.idle": Measure(
         what="Memory, idle with one agent (RSS)", unit="MB", floor=100, promise=60, stretch=60
     ),

@@ -106,24 +106,28 @@ class Reservation:
 
 
 class Quotas:
-    """The accounts of all tenants. On the path of every request where any tenant has limits."""
+    """The accounts of all tenants. On the path of every request where any tenant has limits; one
+    of a tenant without limits costs a look-up.
+    """
 
     def __init__(self, settings: TenantsSection) -> None:
-        self._default = settings.default
-        self._named = settings.named
+        self._default = _limits(settings.default)
+        self._named = {name: _limits(limits) for name, limits in settings.named.items()}
         self._accounts: dict[str, Account] = {}
-        unlimited = TenantSection()
-        self.are_any = settings.default != unlimited or any(
-            limits != unlimited for limits in settings.named.values()
-        )
+        self.are_any = any(limits is not None for limits in (self._default, *self._named.values()))
 
-    def reserve(self, request: Request, now: Instant) -> Reservation:
-        """Take what the request needs of its tenant's limits.
+    def reserve(self, request: Request, now: Instant) -> Reservation | None:
+        """Take what the request needs of its tenant's limits; None: the tenant has none.
 
         Raises:
             Refused: QUOTA_EXCEEDED; nothing was taken.
         """
-        account = self._accounts.get(request.tenant) or self._new_account(request.tenant, now)
+        account = self._accounts.get(request.tenant)
+        if account is None:
+            limits = self._named.get(request.tenant, self._default)
+            if limits is None:
+                return None
+            account = self._new_account(request.tenant, limits, now)
         if account.in_flight >= account.max_in_flight:
             raise _over(account, "in_flight", account.max_in_flight, _SOON)
         if account.queued >= account.max_queued:
@@ -186,10 +190,9 @@ class Quotas:
         account = self._accounts.get(tenant)
         return (0, 0) if account is None else (account.in_flight, account.queued)
 
-    def _new_account(self, tenant: str, now: Instant) -> Account:
+    def _new_account(self, tenant: str, limits: TenantSection, now: Instant) -> Account:
         if len(self._accounts) >= IDLE_TENANTS_MAX:
             self._forget_idle(now // SECOND)
-        limits = self._named.get(tenant, self._default)
         account = self._accounts[tenant] = Account(tenant, limits)
         return account
 
@@ -200,6 +203,11 @@ class Quotas:
         idle = [name for name, each in self._accounts.items() if each.is_idle(now_s)]
         for name in idle or list(self._accounts)[: IDLE_TENANTS_MAX // 10]:
             del self._accounts[name]
+
+
+def _limits(given: TenantSection) -> TenantSection | None:
+    """None: there are none."""
+    return None if given == TenantSection() else given
 
 
 def _most(limit: int | None) -> float:

@@ -32,11 +32,32 @@ def wanted(extra: str) -> list[Requirement]:
     return found
 
 
+def pinned(name: str) -> list[tuple[str, str, list[str]]]:
+    """Package, version and the hashes of its files."""
+    text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    found = []
+    for line in text.splitlines():
+        if line[:1] != "#":
+            pin, *hashes = line.split("--hash=")
+            package, version = pin.partition(";")[0].split("==")
+            found.append((package.strip(), version.strip(), [each.strip() for each in hashes]))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(LOCKS))
+def test_every_pin_names_the_files_that_it_allows(name: str) -> None:
+    """So pip installs no other file, wherever it got it from."""
+    pins = pinned(name)
+    assert len(pins) > 30
+    for package, _, hashes in pins:
+        assert hashes, package
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), package
+
+
 @pytest.mark.parametrize("name", sorted(LOCKS))
 def test_every_dependency_has_an_allowed_pin(name: str) -> None:
     """When this fails: `make lock`."""
-    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
-    pins = dict(line.split("==") for line in lines if line[:1] != "#")
+    pins = {package: version for package, version, _ in pinned(name)}
     for each in wanted(LOCKS[name]):
         assert normalised(each.name) in pins, each.name
         assert each.specifier.contains(pins[normalised(each.name)]), each

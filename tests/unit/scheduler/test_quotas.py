@@ -114,6 +114,17 @@ def test_urgent_requests_have_their_share_and_at_least_one() -> None:
     refusal(held, request(priority=10))
 
 
+def test_a_tenant_without_limits_reserves_nothing() -> None:
+    """So it costs nothing either, where others have limits."""
+    held = Quotas(TenantsSection(named={"a": TenantSection(in_flight=1), "free": TenantSection()}))
+    assert held.are_any
+    for tenant in ("b", "free", ""):
+        assert [held.reserve(request(tenant), NOW) for _ in range(3)] == [None] * 3
+    assert held.reserve(request("a"), NOW) is not None
+    refusal(held, request("a"))
+    assert not Quotas(TenantsSection(named={"free": TenantSection()})).are_any
+
+
 def test_tenants_do_not_share_limits() -> None:
     held = Quotas(
         TenantsSection(
