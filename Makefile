@@ -75,7 +75,7 @@ $(SUPPLY)/.installed: Makefile
 	@touch $@
 
 audit: $(SUPPLY)/.installed ## Look up known vulnerabilities of all that is pinned
-	@$(SUPPLY)/bin/python scripts/audit.py
+	@$(SUPPLY)/bin/python scripts/audit.py $(AUDIT_FLAGS)
 
 sbom: $(SUPPLY)/.installed ## Build the wheel and its bill of materials, in dist/
 	@$(SUPPLY)/bin/python scripts/sbom.py
