@@ -25,10 +25,12 @@ from scheduler_service.eventlog import EventFilter, EventLog, Watcher
 from scheduler_service.report.build import ReportBuilder, ReportOptions
 from scheduler_service.report.diagnosis import Thresholds
 from scheduler_service.report.events import event_number
+from scheduler_service.report.explain import Explainer, is_incomplete
 from scheduler_service.report.nodes import NodeView
 from scheduler_service.report.queues import queue_stats
 from scheduler_service.report.requests import details, summary
 from scheduler_service.report.statistics import Statistics
+from scheduler_service.report.texts import language_of
 from scheduler_service.rpc import admin_filters as filters
 from scheduler_service.rpc import paging, status
 from scheduler_service.rpc.admin_changes import AdminChanges
@@ -47,7 +49,6 @@ UNBUILT: Final = {
     "ResumePool": "pause_pool",
     "FreezeAutoscale": "freeze_autoscale",
     "UnfreezeAutoscale": "freeze_autoscale",
-    "ExplainRequest": "explain_request",
     "GetPolicy": "policy",
     "UpdatePolicy": "policy",
     "SetLogLevel": "set_log_level",
@@ -92,6 +93,7 @@ class AdminPort:
             version=version,
             thresholds=thresholds,
         )
+        self._explainer = Explainer(clock, eventlog)
         self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)
 
     @property
@@ -116,6 +118,7 @@ class AdminPort:
             "ListQueues": _unary(pb.ListQueuesRequest, self.list_queues),
             "ListRequests": _unary(pb.ListRequestsRequest, self.list_requests),
             "GetRequest": _unary(pb.GetRequestRequest, self.get_request),
+            "ExplainRequest": _unary(pb.ExplainRequestRequest, self.explain_request),
             "CancelMatching": _unary(pb.CancelMatchingRequest, self._changes.cancel_matching),
             "ListEvents": _unary(pb.ListEventsRequest, self.list_events),
             "WatchEvents": _stream(pb.WatchEventsRequest, self.watch_events),
@@ -220,6 +223,24 @@ class AdminPort:
         """One request, whole, without its prompt and output."""
         found = filters.find_request(self._state, request.request_id, request.tenant)
         return details(found, self._clock)
+
+    async def explain_request(
+        self, request: pb.ExplainRequestRequest, _: Context
+    ) -> pb.ExplainRequestResponse:
+        """Why it waits, and what was decided for it."""
+        size, after = paging.page_size(request.page_size), paging.cursor(request)
+        found = filters.find_request(self._state, request.request_id, request.tenant)
+        language = language_of(request.language)
+        made = self._explainer.decisions(self._state, found, language)
+        rows = list(enumerate(made))[int(after) + 1 if after else 0 :]
+        shown, token = paging.page(request, rows, size, lambda row: str(row[0]))
+        return pb.ExplainRequestResponse(
+            request=summary(found, self._clock.now()),
+            wait=self._explainer.wait(self._state, found, language),
+            decisions=[self._explainer.write(decided) for _, decided in shown],
+            incomplete=is_incomplete(self._state, found),
+            next_page_token=token,
+        )
 
     async def list_events(self, request: pb.ListEventsRequest, _: Context) -> pb.ListEventsResponse:
         """Newest first."""

@@ -32,6 +32,7 @@ FEATURES: Final = (
     "degrade",
     "continue",
     "restart",
+    "explain_request",
 )
 MAX_TRACESTATE: Final = 512  # characters; a longer one is dropped, not truncated
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -11,10 +11,14 @@ from batchyard.background import BackgroundLoop, SyncIterator
 from batchyard.channel import Tls
 from batchyard.durations import Duration
 from batchyard.v1 import (
+    CancelMatchingResponse,
     Event,
+    ExplainRequestResponse,
+    GetRequestResponse,
     Node,
     NodeAvailability,
     NodeHealth,
+    QueueStats,
     Report,
     RequestFilter,
     RequestSummary,
@@ -137,6 +141,31 @@ class Admin:
     ) -> Iterator[RequestSummary]:
         """Requests that match, newest first; finished ones as long as they are remembered."""
         return SyncIterator(self._loop, self._core.requests(matching, page_size=page_size))
+
+    def request(self, request_id: str, *, tenant: str = "") -> GetRequestResponse:
+        """One request with its attempts, without prompt and output; NotFound if there is none."""
+        return self._loop.run(self._core.request(request_id, tenant=tenant))
+
+    def explain(
+        self, request_id: str, *, tenant: str = "", language: str = ""
+    ) -> ExplainRequestResponse:
+        """Why a request waits, or what was decided for it: with all its decisions."""
+        return self._loop.run(self._core.explain(request_id, tenant=tenant, language=language))
+
+    def queues(
+        self, *, pool: str = "", tenant: str = "", page_size: int = 0
+    ) -> Iterator[QueueStats]:
+        """What waits, by pool, class and priority."""
+        source = self._core.queues(pool=pool, tenant=tenant, page_size=page_size)
+        return SyncIterator(self._loop, source)
+
+    def cancel_matching(
+        self, matching: RequestFilter, *, reason: str = "", validate_only: bool = False
+    ) -> CancelMatchingResponse:
+        """Cancel all open requests that match, of any tenant; or only say which would be."""
+        return self._loop.run(
+            self._core.cancel_matching(matching, reason=reason, validate_only=validate_only)
+        )
 
     def events(
         self,

@@ -23,17 +23,25 @@ from batchyard.durations import Duration, parse_duration, write_duration
 from batchyard.rpc import call_stream, call_unary
 from batchyard.v1 import (
     AdminServiceStub,
+    CancelMatchingRequest,
+    CancelMatchingResponse,
     CordonNodeRequest,
     DrainNodeRequest,
     Event,
+    ExplainRequestRequest,
+    ExplainRequestResponse,
     GetNodeRequest,
     GetReportRequest,
+    GetRequestRequest,
+    GetRequestResponse,
     ListEventsRequest,
     ListNodesRequest,
+    ListQueuesRequest,
     ListRequestsRequest,
     Node,
     NodeAvailability,
     NodeHealth,
+    QueueStats,
     Report,
     RequestFilter,
     RequestSummary,
@@ -152,6 +160,43 @@ class AsyncAdmin:
         request = ListRequestsRequest(filter=matching, page_size=page_size)
         async for summary in self._pages("ListRequests", request, "requests"):
             yield summary
+
+    async def request(self, request_id: str, *, tenant: str = "") -> GetRequestResponse:
+        """One request with its attempts, without prompt and output; NotFound if there is none."""
+        asked = GetRequestRequest(request_id=request_id, tenant=tenant)
+        response: GetRequestResponse = await self._call("GetRequest", asked)
+        return response
+
+    async def explain(
+        self, request_id: str, *, tenant: str = "", language: str = ""
+    ) -> ExplainRequestResponse:
+        """Why a request waits, or what was decided for it: with all its decisions."""
+        asked = ExplainRequestRequest(
+            request_id=request_id, tenant=tenant, language=language, page_size=1_000
+        )
+        whole: ExplainRequestResponse = await self._call("ExplainRequest", asked)
+        while whole.next_page_token:
+            asked.page_token = whole.next_page_token
+            page = await self._call("ExplainRequest", asked)
+            whole.decisions.extend(page.decisions)
+            whole.next_page_token = page.next_page_token
+        return whole
+
+    async def queues(
+        self, *, pool: str = "", tenant: str = "", page_size: int = 0
+    ) -> AsyncIterator[QueueStats]:
+        """What waits, by pool, class and priority."""
+        request = ListQueuesRequest(pool=pool, tenant=tenant, page_size=page_size)
+        async for queue in self._pages("ListQueues", request, "queues"):
+            yield queue
+
+    async def cancel_matching(
+        self, matching: RequestFilter, *, reason: str = "", validate_only: bool = False
+    ) -> CancelMatchingResponse:
+        """Cancel all open requests that match, of any tenant; or only say which would be."""
+        request = CancelMatchingRequest(filter=matching, reason=reason, validate_only=validate_only)
+        response: CancelMatchingResponse = await self._call("CancelMatching", request)
+        return response
 
     async def events(
         self,

@@ -12,7 +12,6 @@ from batchyard.cli.settings import Settings
 
 if TYPE_CHECKING:
     from batchyard import AsyncAdmin, AsyncClient
-    from batchyard.v1 import GetRequestResponse
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -56,21 +55,6 @@ async def take(items: AsyncIterator[Item], limit: int | None = None) -> list[Ite
             if len(taken) == limit:
                 break
     return taken
-
-
-async def get_request(address: str, request_id: str) -> GetRequestResponse:
-    """GetRequest of the admin service, which the client library does not wrap."""
-    from batchyard.channel import metadata_of, open_channel
-    from batchyard.rpc import call_unary
-    from batchyard.v1 import AdminServiceStub, GetRequestRequest
-
-    async with open_channel(address, credentials.tls()) as channel:
-        method = AdminServiceStub(channel).GetRequest  # type: ignore[no-untyped-call]
-        request = GetRequestRequest(request_id=request_id)
-        response: GetRequestResponse = await call_unary(
-            method, request, metadata_of(credentials.api_key()), address
-        )
-        return response
 
 
 def _run(work: Callable[[], Awaitable[Answer]], address: str, *, admin: bool = False) -> Answer:

@@ -39,6 +39,28 @@ class DurationType(click.ParamType):  # type: ignore[type-arg] # generic since c
         return seconds
 
 
+class PriorityRange(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
+    """One priority, or two with a dash between: least and most."""
+
+    name = "priorities"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        least, dash, most = str(value).partition("-")
+        pair = (least, most if dash else least)
+        if not all(each.isdigit() and 1 <= int(each) <= 10 for each in pair):
+            self.fail(
+                f"{value!r}: write a priority of {PRIORITY_TEXT}, or a range as 1-4", param, ctx
+            )
+        return int(pair[0]), int(pair[1])
+
+
+PRIORITIES = PriorityRange()
+
+
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def store(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
         if value is not None:

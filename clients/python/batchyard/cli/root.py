@@ -23,6 +23,7 @@ ENTRIES = {
     "models": Entry(_AT + "models:models", "List the models that can be asked for.", ("model",)),
     "queues": Entry(_AT + "queues:queues", "List what waits, by priority.", ("queue",)),
     "requests": Entry(_AT + "requests:requests", "List, show, cancel requests.", ("request",)),
+    "explain": Entry(_AT + "explain:explain", "Why a request waits, or what was decided for it."),
     "events": Entry(_AT + "events:events", "List what happened, or follow it live.", ("event",)),
     "scheduler": Entry(_AT + "services:scheduler", "Run the scheduler service."),
     "agent": Entry(_AT + "services:agent", "Run a node agent."),
