@@ -23,11 +23,10 @@ MOVED_MAX: Final = 256  # at one tick
 
 
 def watch(state: State, pool: Pool) -> None:
-    """Requests wait: look at the pool from now on, if the policy cares."""
-    if state.policies.degrade.limits()[0] < NEVER:
-        key = ("pressure", pool.model)
-        if key not in state.timers:
-            state.timers.set(key, state.now + TICK)
+    """Requests wait: look at the pool from now on. For policies that relieve pools."""
+    key = ("pressure", pool.model)
+    if key not in state.timers:
+        state.timers.set(key, state.now + TICK)
 
 
 def expected_wait(pool: Pool, parallel: int) -> Duration:

@@ -79,9 +79,9 @@ class Demand:
 
 
 def note(state: State, request: Request) -> None:
-    """A request was admitted. The first one of a pool that has no node is seen to at once."""
-    if not state.settings.autoscale.enabled:
-        return
+    """A request was admitted, and scaling is on. The first of a pool without nodes is seen to at
+    once.
+    """
     if request.request_class is not RequestClass.INTERACTIVE:
         return
     pool = state.pools[request.served_model]

@@ -38,6 +38,13 @@ from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_request
 from scheduler_service.core.types import Attempt, Duration, Instant, Node, ServiceEstimate
 
+# Members of enumerations on the path of every request: a look-up costs 70 ns each.
+_DISPATCHED: Final = RequestState.DISPATCHED
+_RUNNING: Final = RequestState.RUNNING
+_NONE: Final = Reason.NONE
+_SUCCEEDED: Final = Outcome.SUCCEEDED
+_ANSWERED: Final = AttemptState.SUCCEEDED
+
 
 def on_running(state: State, event: ItemsRunning) -> None:
     """The engine began these."""
@@ -50,8 +57,8 @@ def on_running(state: State, event: ItemsRunning) -> None:
             continue
         attempt.running = True
         state.record(records.ATTEMPT_RUNNING, attempt.request, attempt=attempt)
-        if attempt.request.state is RequestState.DISPATCHED:
-            move_request(attempt.request, RequestState.RUNNING)
+        if attempt.request.state is _DISPATCHED:
+            move_request(attempt.request, _RUNNING)
         if attempt.request.stream:
             state.emit(StartOutput(attempt.request, attempt))
 
@@ -81,8 +88,8 @@ def _begin(state: State, attempt: Attempt) -> None:
         ledger.revoke(state, sibling, AttemptState.REVOKED, Reason.REVOKED)
     if request.state is RequestState.QUEUED:
         requests.leave_queue(state, request)
-    if request.state is not RequestState.RUNNING:
-        move_request(request, RequestState.RUNNING)
+    if request.state is not _RUNNING:
+        move_request(request, _RUNNING)
 
 
 def on_finished(state: State, event: ItemsFinished) -> None:
@@ -118,7 +125,7 @@ def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None
     """A live attempt ended on its node."""
     request = attempt.request
     reason = item.reason
-    if reason is Reason.NONE:
+    if reason is _NONE:
         _succeed(state, node, attempt, item)
     elif attempt.preempted_for and preemption.gave_way(item):
         preemption.take_back(state, attempt)
@@ -166,10 +173,8 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
         state.pools[model].queue.reconcile(attempt.request, cost)
     if (drain := ledger.open_drain(attempt)) is not None:
         drain.finished.append(attempt.request.request_id)
-    ledger.end(state, attempt, AttemptState.SUCCEEDED, Reason.NONE)
-    requests.finish(
-        state, attempt.request, Outcome.SUCCEEDED, attempt=attempt, payload=item.payload
-    )
+    ledger.end(state, attempt, _ANSWERED, _NONE)
+    requests.finish(state, attempt.request, _SUCCEEDED, attempt=attempt, payload=item.payload)
 
 
 def _refused(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:

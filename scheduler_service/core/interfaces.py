@@ -337,6 +337,11 @@ class PolicySet:
     preemption: Preemption
     orderings: Mapping[str, Ordering] = field(default_factory=dict)  # of pools that have their own
 
+    relieves: bool = field(init=False)  # whether `degrade` ever looks at pools as a whole
+
+    def __post_init__(self) -> None:
+        self.relieves = self.degrade.limits()[0] < NEVER
+
     def ordering_of(self, pool: str) -> Ordering:
         """The pool's own, or the one for all."""
         return self.orderings.get(pool, self.ordering)

@@ -136,6 +136,8 @@ class Placement:
         for known in self._scores.values():
             known.pop(engine, None)
         for ranked in self._ranked.values():
+            if room > 0 and len(ranked.engines) == 1:
+                continue  # whatever it scores, there is no other
             if engine in ranked.engines:
                 place = ranked.engines.index(engine)
                 if room > 0:

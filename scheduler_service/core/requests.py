@@ -18,6 +18,7 @@ from scheduler_service.core.outcomes import (
     RequestClass,
     RequestState,
 )
+from scheduler_service.core.records import Record
 from scheduler_service.core.state import Pool, State
 from scheduler_service.core.transitions import move_request
 from scheduler_service.core.types import (
@@ -35,10 +36,17 @@ WAIT: Final = 1
 RETRY: Final = 2
 PATIENCE: Final = 3  # see `patience.py`
 
+# Members of enumerations on the path of every request: a look-up costs 70 ns each.
+_QUEUED: Final = RequestState.QUEUED
+_FINISHED: Final = RequestState.FINISHED
+_INTERACTIVE: Final = RequestClass.INTERACTIVE
+_REJECTED: Final = Outcome.REJECTED
+_NONE: Final = Reason.NONE
+_NOTHING: Final[dict[str, str]] = {}  # stands for all metadata that says nothing
 _RECORD_OF: Final = {
     Outcome.CANCELLED: records.CANCELLED,
     Outcome.EXPIRED: records.EXPIRED,
-    Outcome.REJECTED: records.REJECTED,
+    _REJECTED: records.REJECTED,
 }
 
 
@@ -54,16 +62,18 @@ def submit(state: State, request: Request) -> None:
         finish(
             state,
             request,
-            Outcome.REJECTED,
+            _REJECTED,
             refusal.reason,
             refusal.message,
             retry_after=refusal.retry_after,
             metadata=refusal.metadata,
         )
         return
-    state.record(records.SUBMIT, request)
-    demand.note(state, request)
-    state.timers.set(request.rid * 4 + DEADLINE, request.deadline)
+    state.records.append(Record(records.SUBMIT, state.now, request))
+    if state.settings.autoscale.enabled:
+        demand.note(state, request)
+    if request.deadline < NEVER:
+        state.timers.set(request.rid * 4 + DEADLINE, request.deadline)
     if request.stream:
         pool = state.pools[request.served_model]
         load = state.load_of(pool, request)
@@ -163,13 +173,15 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
     request.in_queue = True
     if pool.has_static and not returning:
         pool.arrivals.add(state.now, request.inputs)
-    if request.request_class is RequestClass.INTERACTIVE:
+    if request.request_class is _INTERACTIVE:
         pool.waiting.enter(request, returning)
-        degrading.watch(state, pool)
+        if state.policies.relieves:
+            degrading.watch(state, pool)
     pool.queue.push(request, returning=returning)
     state.waiting_bytes += request.size_bytes
-    _arm_wait(state, request, pool)
-    state.touch(pool.model)
+    if request.max_wait < NEVER or request.degrade or not pool.live or request.unfit_since < NEVER:
+        _arm_wait(state, request, pool)
+    state.dirty[pool.model] = None
 
 
 def leave_queue(state: State, request: Request, *, taken: bool = False) -> None:
@@ -178,7 +190,7 @@ def leave_queue(state: State, request: Request, *, taken: bool = False) -> None:
         pool = state.pools[request.served_model]
         if not taken:
             pool.queue.remove(request)
-        if request.request_class is RequestClass.INTERACTIVE:
+        if request.request_class is _INTERACTIVE:
             pool.waiting.leave(request)
         state.waiting_bytes -= request.size_bytes
         request.in_queue = False
@@ -190,7 +202,7 @@ def leave_queue(state: State, request: Request, *, taken: bool = False) -> None:
 
 def queue_again(state: State, request: Request, at: Instant) -> None:
     """Back to its old place, now or at `at`; the time until then counts as waiting."""
-    move_request(request, RequestState.QUEUED)
+    move_request(request, _QUEUED)
     request.queued_at = state.now
     if at <= state.now:
         enter_queue(state, request, returning=True)
@@ -232,9 +244,9 @@ def on_timer(state: State, request: Request, kind: int) -> None:
     """One of a request's timers fired."""
     if kind == DEADLINE:
         expire(state, request)
-    elif kind == RETRY and request.state is RequestState.QUEUED and not request.in_queue:
+    elif kind == RETRY and request.state is _QUEUED and not request.in_queue:
         enter_queue(state, request, returning=True)
-    elif kind == WAIT and request.state is RequestState.QUEUED:
+    elif kind == WAIT and request.state is _QUEUED:
         _on_wait(state, request)
 
 
@@ -318,10 +330,11 @@ def _change_pool(state: State, request: Request, model: str) -> None:
         source, target = state.pools[request.served_model], state.pools[model]
         source.queue.remove(request)
         target.queue.push(request, returning=True)
-        if request.request_class is RequestClass.INTERACTIVE:
+        if request.request_class is _INTERACTIVE:
             source.waiting.leave(request)
             target.waiting.enter(request, True)
-            degrading.watch(state, target)
+            if state.policies.relieves:
+                degrading.watch(state, target)
         state.touch(model)
     request.served_model = model
     request.unfit_since = NEVER
@@ -376,7 +389,7 @@ def finish(
     state: State,
     request: Request,
     outcome: Outcome,
-    reason: Reason = Reason.NONE,
+    reason: Reason = _NONE,
     message: str = "",
     *,
     attempt: Attempt | None = None,
@@ -385,14 +398,16 @@ def finish(
     metadata: dict[str, str] | None = None,
 ) -> None:
     """The one end of a request: nothing of it stays in queue, timers, relay or live attempts."""
-    if request.state is RequestState.QUEUED:
-        if outcome is Outcome.REJECTED:
+    if request.state is _QUEUED:
+        if outcome is _REJECTED:
             state.timers.cancel(request.rid * 4 + WAIT)
         else:
             leave_queue(state, request)
-    for sibling in list(request.live.values()):
-        ledger.revoke(state, sibling, _end_of(sibling, attempt, outcome), reason or Reason.REVOKED)
-    move_request(request, RequestState.FINISHED)
+    if request.live:
+        for sibling in list(request.live.values()):
+            how = _end_of(sibling, attempt, outcome)
+            ledger.revoke(state, sibling, how, reason or Reason.REVOKED)
+    move_request(request, _FINISHED)
     request.finished_at = state.now
     request.outcome = outcome
     request.reason = reason
@@ -409,10 +424,10 @@ def finish(
     kind_of_record = _RECORD_OF.get(outcome)
     if kind_of_record is not None:
         state.record(kind_of_record, request, reason=reason.name, message=message)
-    state.record(records.FINISHED, request, attempt=attempt)
-    state.emit(
+    state.records.append(Record(records.FINISHED, state.now, request, attempt))
+    state.commands.append(
         FinishRequest(
-            request, outcome, reason, message, attempt, payload, retry_after, metadata or {}
+            request, outcome, reason, message, attempt, payload, retry_after, metadata or _NOTHING
         )
     )
 

@@ -67,6 +67,7 @@ class Pool:
 
     model: str
     queue: PoolQueue
+    load: PoolLoad  # as last asked for
     engines: list[Engine] = field(default_factory=list)  # of live nodes, by node and engine id
     usable: list[Engine] = field(default_factory=list)  # of them, those that accept work
     unusable: tuple[tuple[Engine, str], ...] = ()  # the others, and why; never changed in place
@@ -191,7 +192,8 @@ class State:
         if pool is None:
             limits, ordering = self.settings.queue, self.policies.ordering_of(model)
             queue = PoolQueue(limits.floor_every, ordering.discipline(), limits.weights)
-            pool = self.pools[model] = Pool(model, queue)
+            load = PoolLoad(0, 0, 0, 0, 0, 0, 0, 0, limits.max_requests, limits.max_bytes)
+            pool = self.pools[model] = Pool(model, queue, load)
             failover = self.settings.failover
             patience = failover.patience_by_model.get(model, failover.patience)
             pool.patience = None if patience == Patience() else patience
@@ -237,13 +239,14 @@ class State:
 
     def touch_engine(self, engine: Engine) -> None:
         """Decide for every pool with waiting requests that this engine serves."""
+        pools = self.pools
         for model in engine.models:
-            pool = self.pools.get(model)
+            pool = pools.get(model)
             if pool is None:
                 continue
             if pool.openings is not None and engine in pool.members and not engine.node.backup:
                 pool.openings.add(engine)
-            if len(pool.queue):
+            if pool.queue.interactive or pool.queue.jobs:
                 self.dirty[model] = None
 
     def session(self, node_id: str, epoch: int) -> Node | None:
@@ -275,28 +278,24 @@ class State:
             self.touch(model)
 
     def load_of(self, pool: Pool, request: Request) -> PoolLoad:
-        """What admission sees. O(1) but for the first call of a step."""
+        """What admission sees, until the next call. O(1) but for the first call of a step."""
         stale = pool.openings is None or self.now - pool.room_at >= LARGE_POOL_STALE
         if pool.room_step != self.step and (stale or pool.room_step < 0):
             pool.room_step, pool.room_at = self.step, self.now
             pool.free = sum(max(0, e.free_inputs()) for e in pool.usable)
             pool.parallel = sum(e.spec.slots for e in pool.usable)
-        limits = self.settings.queue
-        return PoolLoad(
-            waiting=pool.queue.interactive,
-            waiting_bytes=self.waiting_bytes,
-            ahead=0,
-            free_inputs=pool.free,
-            parallel=pool.parallel,
-            live_nodes=len(pool.engines),
-            expected_service=pool.estimate.expect(request.output_tokens),
-            mean_service=pool.estimate.mean,
-            max_requests=limits.max_requests,
-            max_bytes=limits.max_bytes,
-            drain_rate=pool.drain.per_second,
-            tenant_waiting=pool.waiting.tenants.get(request.tenant, 0),
-            tenants=len(pool.waiting.tenants) + (request.tenant not in pool.waiting.tenants),
-        )
+            pool.load.live_nodes = len(pool.engines)
+        load, estimate, tenants = pool.load, pool.estimate, pool.waiting.tenants
+        load.waiting = pool.queue.interactive
+        load.waiting_bytes = self.waiting_bytes
+        load.ahead = 0
+        load.free_inputs, load.parallel = pool.free, pool.parallel
+        load.expected_service = estimate.expect(request.output_tokens)
+        load.mean_service = estimate.mean
+        load.drain_rate = pool.drain.per_second
+        load.tenant_waiting = of_tenant = tenants.get(request.tenant, 0)
+        load.tenants = len(tenants) + (not of_tenant)
+        return load
 
 
 def accepts_work(engine: Engine, model: str) -> bool:

@@ -33,7 +33,8 @@ class TimerWheel:
 
     def set(self, key: Hashable, at: Instant) -> None:
         """Fire `key` at `at`; replaces its former time. NEVER cancels."""
-        self.cancel(key)
+        if key in self._where:
+            self.cancel(key)
         if at >= NEVER:
             return
         number = -(-at // BUCKET)  # rounded up: never early

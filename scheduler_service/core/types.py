@@ -263,7 +263,10 @@ class ServiceEstimate:
         """
         if output_tokens <= 0 or self.tokens <= 0:
             return self.mean
-        return int(self.mean * min(10.0, max(0.1, output_tokens / self.tokens)))
+        ratio = output_tokens / self.tokens
+        if 0.1 < ratio < 10.0:
+            return int(self.mean * ratio)
+        return int(self.mean * (0.1 if ratio <= 0.1 else 10.0))
 
 
 @dataclass(slots=True, eq=False)
@@ -306,10 +309,9 @@ class Engine:
     def free_inputs(self) -> int:
         """Inputs that may be sent now: within the agent's credit and within slots + look-ahead."""
         spec = self.spec
-        return min(
-            self.credit_inputs - self.charged_inputs,
-            spec.slots + spec.look_ahead - self.in_flight_inputs,
-        )
+        credit = self.credit_inputs - self.charged_inputs
+        room = spec.slots + spec.look_ahead - self.in_flight_inputs
+        return credit if credit < room else room
 
     def tokens_of(self, request: Request) -> int:
         """Tokens it may come to hold here: prompt and expected output, up to the capacity."""
@@ -328,7 +330,8 @@ class Engine:
 
     def charge_of(self, request: Request) -> int:
         """What the request costs here: its inputs, up to the slots."""
-        return min(request.inputs, self.spec.slots)
+        inputs, slots = request.inputs, self.spec.slots
+        return inputs if inputs < slots else slots
 
 
 @dataclass(slots=True)

@@ -141,17 +141,24 @@ class Bucket:
 
     def flow(self, pool: str, request_class: RequestClass, priority: int) -> Flow:
         """The row of a band."""
-        key, rest = (pool, request_class, priority), (OVERFLOW, request_class, priority)
-        return self._row(self.flows, key, rest, Flow)
+        key = (pool, request_class, priority)
+        row = self.flows.get(key)
+        if row is None:
+            row = self._row(self.flows, key, (OVERFLOW, request_class, priority), Flow)
+        return row
 
     def node(self, node_id: str) -> NodeCount:
         """The row of a node."""
-        return self._row(self.nodes, node_id, OVERFLOW, NodeCount)
+        row = self.nodes.get(node_id)
+        return self._row(self.nodes, node_id, OVERFLOW, NodeCount) if row is None else row
 
     def cost(self, tenant: str, model: str, task_type: str, node_id: str) -> Cost:
         """The row of a payer on a node."""
-        key, rest = (tenant, model, task_type, node_id), (OVERFLOW, model, OVERFLOW, node_id)
-        return self._row(self.costs, key, rest, Cost)
+        key = (tenant, model, task_type, node_id)
+        row = self.costs.get(key)
+        if row is None:
+            row = self._row(self.costs, key, (OVERFLOW, model, OVERFLOW, node_id), Cost)
+        return row
 
     def latency(self, node: NodeCount, model: str) -> list[int]:
         """[number, sum in ns] of a model on a node."""

@@ -72,9 +72,11 @@ def _charge(bucket: Bucket, attempt: Attempt, node_id: str, took: Duration) -> N
     request = attempt.request
     cost = bucket.cost(request.tenant, attempt.model, request.task_type, node_id)
     slot_ns = took * attempt.inputs
-    slots = sum(engine.spec.slots for engine in attempt.node.engines.values())
+    slots = 0
+    for engine in attempt.engine.node.engines.values():
+        slots += engine.spec.slots
     cost.slot_ns += slot_ns
-    cost.node_ns += slot_ns // max(1, slots)
+    cost.node_ns += slot_ns // (slots or 1)
     cost.output_tokens += attempt.output_tokens
 
 

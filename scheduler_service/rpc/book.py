@@ -17,12 +17,18 @@ from scheduler_service.core.outcomes import Outcome, Reason
 from scheduler_service.core.types import Duration, Instant
 from scheduler_service.driver import Driver
 from scheduler_service.rpc import status
+from scheduler_service.rpc.convert import fingerprint
 from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.results import ResultBuilder, failed
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.quotas import Quotas
 
-_PER_REPLAY: Final = 400  # bytes beside the result: key, hash, entries of tables
+_SUCCEEDED: Final = Outcome.SUCCEEDED
+_PER_REPLAY: Final = 400  # bytes beside result and body: key, entries of tables
+_KEPT_BODY: Final = 512  # bytes; of a longer one only the hash is kept
+
+# When it ended; the body, or nothing and its hash; the result.
+_Replay = tuple[Instant, bytes, bytes, bytes]
 
 
 class Book:
@@ -41,7 +47,7 @@ class Book:
         self._quotas = quotas
         self._clock = clock
         self._open: dict[Key, Entry] = {}
-        self._replays: OrderedDict[Key, tuple[Instant, bytes, bytes]] = OrderedDict()
+        self._replays: OrderedDict[Key, _Replay] = OrderedDict()
         self._replay_bytes = 0
         self._replay_for = replay_for
         self._replay_limit = replay_bytes
@@ -50,35 +56,27 @@ class Book:
         self.idle.set()
         self._by_id: dict[tuple[str, str], int] = {}  # (tenant, request id) -> rid
 
-    def find(self, key: Key, body_hash: bytes) -> Entry | bytes | None:
-        """The entry in flight, a finished result to replay, or None.
+    def find(self, key: Key, body: bytes) -> Entry | bytes | None:
+        """The entry in flight, a finished result to replay, or None. `body`: the request's bytes.
 
         Raises:
             Refused: REQUEST_ID_CONFLICT, the same id came with another body.
         """
         entry = self._open.get(key)
         if entry is not None:
-            self._same(entry.body_hash, body_hash, key)
+            _check_same(entry.request_bytes, b"", body, key)
             return entry
         replay = self._replays.get(key)
         if replay is None:
             return None
-        finished_at, known_hash, result = replay
+        finished_at, known, known_hash, result = replay
         if self._clock.now() - finished_at > self._replay_for:
             self._forget(key)
             return None
-        self._same(known_hash, body_hash, key)
+        _check_same(known, known_hash, body, key)
         return result
 
-    def _same(self, known: bytes, given: bytes, key: Key) -> None:
-        if known != given:
-            raise Refused(
-                f"request id {key[2]!r} is taken by a request with another body",
-                field="request_id",
-                reason=Reason.REQUEST_ID_CONFLICT,
-            )
-
-    def open(self, entry: Entry, key: Key | None, body_hash: bytes) -> None:
+    def open(self, entry: Entry, key: Key | None) -> None:
         """Enter it and hand it to the core."""
         request = entry.request
         request.context = entry
@@ -86,7 +84,7 @@ class Book:
         self.idle.clear()
         self._by_id[request.tenant, request.request_id] = request.rid
         if key is not None:
-            entry.key, entry.body_hash = key, body_hash
+            entry.key = key
             self._open[key] = entry
         self._driver.submit(request)
 
@@ -156,14 +154,18 @@ class Book:
             entry.reservation = None
         whole = entry.end(command, results)
         if entry.key is not None and _is_final(command):
-            self._remember(entry.key, entry.body_hash, whole)
+            self._remember(entry.key, entry.request_bytes, whole)
         entry.request_bytes = b""
 
-    def _remember(self, key: Key, body_hash: bytes, result: bytes) -> None:
-        self._forget(key)
+    def _remember(self, key: Key, body: bytes, result: bytes) -> None:
         now, replays = self._clock.now(), self._replays
-        replays[key] = (now, body_hash, result)
-        self._replay_bytes += len(result) + _PER_REPLAY
+        if key in replays:
+            self._forget(key)
+        known_hash = b""
+        if len(body) > _KEPT_BODY:
+            body, known_hash = b"", fingerprint(body)
+        replays[key] = (now, body, known_hash, result)
+        self._replay_bytes += len(body) + len(result) + _PER_REPLAY
         while replays:
             oldest = next(iter(replays))
             young = now - replays[oldest][0] <= self._replay_for
@@ -174,12 +176,25 @@ class Book:
     def _forget(self, key: Key) -> None:
         replay = self._replays.pop(key, None)
         if replay is not None:
-            self._replay_bytes -= len(replay[2]) + _PER_REPLAY
+            self._replay_bytes -= len(replay[1]) + len(replay[3]) + _PER_REPLAY
+
+
+def _check_same(known: bytes, known_hash: bytes, given: bytes, key: Key) -> None:
+    """Refuse another body under a known id. Hashes, which are dear, only for what differs at all:
+    time, trace and hints may.
+    """
+    if known == given or (known_hash or fingerprint(known)) == fingerprint(given):
+        return
+    raise Refused(
+        f"request id {key[2]!r} is taken by a request with another body",
+        field="request_id",
+        reason=Reason.REQUEST_ID_CONFLICT,
+    )
 
 
 def _is_final(command: FinishRequest) -> bool:
     """Whether a later try of the same request would end alike."""
-    if command.outcome is Outcome.SUCCEEDED:
+    if command.outcome is _SUCCEEDED:
         return True
     reason = command.reason
     retryable = reason in status.RETRYABLE or reason is Reason.INTERNAL

@@ -183,6 +183,12 @@ def _apply_input(kind: str, given: Any, request: Request, traits: Traits) -> Non
         request.continuable = request.continuable and kind == "chat"
 
 
+def fingerprint(data: bytes) -> bytes:
+    """`body_hash` of a serialised InferenceRequest that was parsed before."""
+    message = _InferenceRequest.FromString(data)
+    return body_hash(message, {field.name for field, _ in message.ListFields()})
+
+
 def body_hash(message: inference_pb2.InferenceRequest, fields: Container[str]) -> bytes:
     """What a request id stands for: the fields as the client sent them, without ids, time, trace
     and hints (the list is the protocol's, at `InferenceRequest.request_id`). `fields`: names of

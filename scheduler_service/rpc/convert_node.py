@@ -59,6 +59,7 @@ _BY_FINISH: Final = {  # of a result without an error
     types_pb2.FINISH_REASON_CANCELLED: Reason.CANCELLED_BY_CLIENT,
     types_pb2.FINISH_REASON_EXPIRED: Reason.DEADLINE_EXCEEDED,
 }
+_ANSWERS: Final = frozenset(f for f, reason in _BY_FINISH.items() if reason is Reason.NONE)
 
 Services = Mapping[tuple[str, str], Duration]  # by engine id and model
 
@@ -299,9 +300,11 @@ def running_ids(updates: Iterable[pb.ItemUpdate]) -> list[int]:
 def item_end(result: wire_pb2.PackedItemResult) -> ItemEnd:
     """One item's end. What is not known to be an answer is an engine's error."""
     end = ItemEnd(result.dispatch_id, payload=result, refused=result.refused)
-    end.finish_reason = int(result.finish_reason)
-    end.input_tokens = result.usage.input_tokens
-    end.output_tokens = result.usage.output_tokens
+    end.finish_reason = finish = int(result.finish_reason)
+    usage = result.usage
+    end.input_tokens, end.output_tokens = usage.input_tokens, usage.output_tokens
+    if finish in _ANSWERS and not end.refused and not result.HasField("error"):
+        return end
     if result.HasField("error"):
         error = result.error
         end.reason = _reason(error, result.finish_reason)

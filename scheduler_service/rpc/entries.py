@@ -70,7 +70,6 @@ class Entry:
         "_clock",
         "_delivered",
         "_other",
-        "body_hash",
         "callers",
         "deltas",
         "detach",
@@ -100,7 +99,6 @@ class Entry:
         self.sampled = False
         self.span: object = None  # the tracer's own
         self.key: Key | None = None
-        self.body_hash = b""
         self.reservation: Reservation | None = None  # None: its tenant has no limits
         self.detach: Duration = 0  # the longest grace that a caller asked for
         self.detach_timer: asyncio.TimerHandle | None = None
@@ -274,8 +272,9 @@ class Entry:
     ) -> tuple[bytes, bytes, types_pb2.Error | None]:
         """The result for who has had its output as deltas, the one for who has not, the error."""
         built = results.build(command, first_output_at=self.first_output_at, trace_id=self.trace_id)
-        for key, value in self.labels.items():
-            built.labels[key] = value
+        if self.labels:
+            for key, value in self.labels.items():
+                built.labels[key] = value
         error = built.error if built.HasField("error") else None
         payload = command.payload
         streamed = built.SerializeToString() if self._delivered else b""

@@ -16,7 +16,7 @@ from scheduler_service.clock import Clock
 from scheduler_service.core.types import NEVER, Duration, Instant
 from scheduler_service.rpc import status
 from scheduler_service.rpc.book import Book
-from scheduler_service.rpc.convert import Converter, body_hash
+from scheduler_service.rpc.convert import Converter
 from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.validate import Limits, Refused, nanoseconds
 from scheduler_service.security.permits import permit
@@ -96,12 +96,10 @@ class Intake:
             raise
         request, fields = parsed.request, parsed.fields
         key: Key | None = None
-        digest = b""
         if "request_id" in fields:
             key = (opening.principal.name, request.tenant, request.request_id)
-            digest = body_hash(parsed.message, fields)
             try:
-                found = self.book.find(key, digest)
+                found = self.book.find(key, opening.data)
             except Refused as refused:
                 refused.within("request")
                 raise
@@ -125,7 +123,7 @@ class Intake:
         try:
             if self._on_entry is not None:
                 self._on_entry(entry, opening)
-            self.book.open(entry, key, digest)
+            self.book.open(entry, key)
         except BaseException:
             if reservation is not None and self._quotas is not None:
                 self._quotas.take_back(reservation, now)

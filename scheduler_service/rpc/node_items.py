@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import Final
 
 from batchyard.v1 import node_service_pb2 as pb
@@ -37,20 +38,21 @@ def _item(attempt: Attempt, now: Instant, tracer: Tracer) -> wire_pb2.PackedDisp
     item.dispatch_id = attempt.dispatch_id
     item.attempt = attempt.number
     item.request_id = request.request_id
-    item.tenant = request.tenant
+    if request.tenant:
+        item.tenant = request.tenant
     item.request_class = request.request_class  # type: ignore[assignment]  # the same numbers
     item.priority = request.priority
     if request.deadline < NEVER:
-        left = request.deadline - now
         remaining = item.remaining
-        remaining.seconds = left // SECOND if left > 0 else 0
-        remaining.nanos = left % SECOND if left > 0 else 0
-    item.charge.inputs = attempt.inputs
+        remaining.seconds, remaining.nanos = divmod(max(0, request.deadline - now), SECOND)
+    charge = item.charge
+    charge.inputs = attempt.inputs
     if attempt.engine.credit_tokens is not None:
-        item.charge.tokens = attempt.tokens
+        charge.tokens = attempt.tokens
     if attempt.output_id:
         item.output_id = attempt.output_id
-    item.stream = request.stream
+    if request.stream:
+        item.stream = True
     item.cookie = cookie(request)
     entry: Entry | None = request.context
     if entry is None:  # it ended meanwhile: its cancel is right behind
@@ -80,6 +82,11 @@ def cookie(request: Request) -> bytes:
     Version 1: the version, the class and the priority in a byte each, then the tenant in UTF-8
     (left out where it is too long; RunningItem has it, too).
     """
-    head = bytes((COOKIE_VERSION, request.request_class, request.priority))
-    tenant = request.tenant.encode()
-    return head + tenant if len(head) + len(tenant) <= COOKIE_BYTES else head
+    return _cookie(request.request_class, request.priority, request.tenant)
+
+
+@lru_cache(maxsize=1024)
+def _cookie(request_class: int, priority: int, tenant: str) -> bytes:
+    head = bytes((COOKIE_VERSION, request_class, priority))
+    name = tenant.encode()
+    return head + name if len(head) + len(name) <= COOKIE_BYTES else head

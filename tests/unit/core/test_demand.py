@@ -6,6 +6,7 @@ import pytest
 
 from scheduler_service.core import commands as cmd
 from scheduler_service.core.demand import Demand, advised_spare
+from scheduler_service.core.interfaces import PoolLoad
 from scheduler_service.core.outcomes import RequestClass
 from scheduler_service.core.queues import PoolQueue
 from scheduler_service.core.settings import AutoscaleSettings
@@ -47,7 +48,7 @@ def test_peak_is_that_of_five_minutes_and_growth_that_of_one() -> None:
 
 
 def test_spare_nodes_are_advised_where_starts_take_longer_than_a_minute() -> None:
-    pool = Pool("m", PoolQueue(8))
+    pool = Pool("m", PoolQueue(8), PoolLoad(0, 0, 0, 0, 0, 0, 0, 0, 10, 1 << 30))
     pool.demand.growth, pool.demand.slots_per_node = 20.0, 8
     assert advised_spare(pool, 30 * SECOND) == 0
     assert advised_spare(pool, 120 * SECOND) == 5

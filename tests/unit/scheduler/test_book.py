@@ -23,7 +23,15 @@ from scheduler_service.rpc.results import ResultBuilder
 from scheduler_service.rpc.validate import Refused
 from tests.unit.scheduler.small_world import HandClock
 
-BODY, OTHER_BODY = b"body", b"other"
+
+def body_of(prompt: str, **fields: Any) -> bytes:
+    """A request's own bytes."""
+    asked = inference_pb2.InferenceRequest(request_id="a", model="m", **fields)
+    asked.text.prompt = prompt
+    return asked.SerializeToString()
+
+
+BODY, OTHER_BODY = body_of("body"), body_of("other")
 
 
 class Waiter:
@@ -54,16 +62,18 @@ class Bench:
         self.effects.book = self.book
         self._rids = 0
 
-    def open(self, name: str = "a", *, tenant: str = "", detach_s: float = 0) -> Entry:
+    def open(
+        self, name: str = "a", *, tenant: str = "", detach_s: float = 0, body: bytes = BODY
+    ) -> Entry:
         """A keyed request with one caller."""
         self._rids += 1
         request = Request(self._rids, name, "m", 5, self.clock.now(), tenant)
         request.size_bytes = 1
-        entry = Entry(request, b"bytes", self.clock)
+        entry = Entry(request, body, self.clock)
         entry.detach = int(detach_s * SECOND)
         caller: Any = Waiter()
         entry.callers.append(caller)
-        self.book.open(entry, ("", tenant, name), BODY)
+        self.book.open(entry, ("", tenant, name))
         return entry
 
     def end(self, entry: Entry, outcome: Outcome = Outcome.SUCCEEDED, **fields: Any) -> None:
@@ -112,6 +122,17 @@ async def test_other_body_conflicts_before_and_after_the_end(bench: Bench) -> No
             bench.find(body=OTHER_BODY)
         assert caught.value.error.reason == types_pb2.ERROR_REASON_REQUEST_ID_CONFLICT
         bench.end(entry)
+
+
+@pytest.mark.parametrize("prompt", ["short", "long " * 1_000])
+async def test_time_trace_and_hints_are_not_part_of_a_body(bench: Bench, prompt: str) -> None:
+    entry = bench.open(body=body_of(prompt))
+    again = body_of(prompt, user_id="u", trace={"traceparent": "t"}, timeout={"seconds": 9})
+    assert bench.find(body=again) is entry
+    bench.end(entry)
+    assert isinstance(bench.find(body=again), bytes)
+    with pytest.raises(Refused):
+        bench.find(body=body_of(prompt + "."))
 
 
 async def test_finished_request_leaves_nothing_but_its_answer(bench: Bench) -> None:

@@ -222,7 +222,7 @@ class PackedInferenceResult(_message.Message):
     partial: bool
     usage: _types_pb2.Usage
     timings: bytes
-    attempts: _containers.RepeatedCompositeFieldContainer[_types_pb2.Attempt]
+    attempts: _containers.RepeatedScalarFieldContainer[bytes]
     degraded: bool
     degrade_reason: str
     node_id: str
@@ -231,4 +231,4 @@ class PackedInferenceResult(_message.Message):
     replayed: bool
     trace_id: str
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., finish_reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., error: _Optional[_Union[_types_pb2.Error, _Mapping]] = ..., outputs: _Optional[_Iterable[bytes]] = ..., partial: bool = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[bytes] = ..., attempts: _Optional[_Iterable[_Union[_types_pb2.Attempt, _Mapping]]] = ..., degraded: bool = ..., degrade_reason: _Optional[str] = ..., node_id: _Optional[str] = ..., output_id: _Optional[int] = ..., preemptions: _Optional[int] = ..., replayed: bool = ..., trace_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., finish_reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., error: _Optional[_Union[_types_pb2.Error, _Mapping]] = ..., outputs: _Optional[_Iterable[bytes]] = ..., partial: bool = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[bytes] = ..., attempts: _Optional[_Iterable[bytes]] = ..., degraded: bool = ..., degrade_reason: _Optional[str] = ..., node_id: _Optional[str] = ..., output_id: _Optional[int] = ..., preemptions: _Optional[int] = ..., replayed: bool = ..., trace_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
