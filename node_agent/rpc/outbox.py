@@ -5,6 +5,7 @@ Order that matters on the wire:
 
 - A result leaves only when all output of its item has left (in an earlier or the same message).
 - Results leave in the order the core sent them: the scheduler acknowledges by their number.
+- An update of an item whose result leaves in the same message is left out.
 - A report leaves only in a message that takes all waiting results, for it says which items have no
   result yet.
 """
@@ -140,14 +141,13 @@ class Outbox:
         if self._descriptor_due:
             self._descriptor_due = False
             message.descriptor.CopyFrom(self.make_descriptor())
-        while self._updates and len(message.updates) < MAX_UPDATES:
-            message.updates.append(self._updates.popleft())
         if self._outputs.any_extras:
             extras = self._outputs.take_extras(MAX_EXTRAS)
             message.deltas.extras.extend(_extra(extra) for extra in extras)
         if not self._outputs.any_extras:
             _fill_columns(message, self._outputs.take(MAX_DELTAS, MAX_DELTA_BYTES))
         self._take_results(message)
+        self._take_updates(message)
         for credit in self._credits.values():
             message.credits.append(_credit(credit))
         self._credits.clear()
@@ -162,6 +162,16 @@ class Outbox:
         if self._pongs:
             message.pong.CopyFrom(self._pongs.popleft())
         return message
+
+    def _take_updates(self, message: node.ConnectRequest) -> None:
+        """Those that still say something: not of items whose results leave, too."""
+        if not self._updates:
+            return
+        ended = {result.dispatch_id for result in message.results}
+        while self._updates and len(message.updates) < MAX_UPDATES:
+            update = self._updates.popleft()
+            if update.dispatch_id not in ended:
+                message.updates.append(update)
 
     def _take_results(self, message: node.ConnectRequest) -> None:
         limit = self.max_message_bytes - RESERVED_BYTES - MAX_DELTA_BYTES

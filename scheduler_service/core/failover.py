@@ -12,6 +12,8 @@ FAIL with what there is, or RESTART (a new output) where the caller opted in.
 
 from __future__ import annotations
 
+from typing import Final
+
 from scheduler_service.core import (
     fairness,
     health,

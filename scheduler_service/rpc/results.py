@@ -40,7 +40,7 @@ class _Times:
     __slots__ = ("dispatch", "finish", "first", "message", "queue", "receive", "uses")
 
     def __init__(self, dispatched: bool, spoke: bool) -> None:
-        message = self.message = types_pb2.Timings()
+        message = self.message = wire_pb2.PackedTimings()
         self.receive, self.finish = message.receive_time, message.finish_time
         self.dispatch = message.dispatch_time if dispatched else None
         self.first = message.first_token_time if spoke else None
@@ -117,11 +117,8 @@ class ResultBuilder:
         if times.first is not None:
             _set_time(times.first, wall + first_output_at)
         message = times.message
-        if payload is not None and payload.HasField("timings"):
-            message.engine.CopyFrom(payload.timings)
-            whole = message.SerializeToString()
-            message.ClearField("engine")
-            return whole
+        measured = payload is not None and payload.HasField("timings")
+        message.engine = payload.timings.SerializeToString() if measured else b""
         return message.SerializeToString()
 
     def _show(self, attempt: Attempt, wall: int) -> bytes:

@@ -11,6 +11,7 @@ from batchyard.v1 import inference_pb2 as inference
 from batchyard.v1 import node_service_pb2 as node
 from batchyard.v1 import types_pb2 as types
 from node_agent.core import Held, Item, ItemState, Outcome, OutcomeKind
+from node_agent.core import commands as cmd
 from node_agent.core.outputs import OutputBook
 from node_agent.engines.interface import Result
 from node_agent.rpc.link import Backoff, Link
@@ -225,3 +226,16 @@ async def test_a_long_outage_is_told_now_and_then(caplog: pytest.LogCaptureFixtu
     await link.run()
     assert len(caplog.records) == 7  # 1, 2, 4, ... 64
     assert "node port" in caplog.text
+
+
+async def test_news_of_an_item_whose_result_leaves_with_it_are_left_out(bench: Bench) -> None:
+    bench.open.clear()
+    bench.speak(1, "a")
+    await asyncio.sleep(0)  # the writer takes it and waits for the stream
+    await asyncio.sleep(0)
+    for n in (7, 8):
+        bench.outbox.add_update(cmd.SendUpdate(n, ItemState.RUNNING, 1))
+    bench.outbox.add_result(finished(8))
+    bench.open.set()
+    await bench.until(lambda: bench.sent[-1].results)
+    assert [u.dispatch_id for u in bench.sent[-1].updates] == [7]

@@ -4,6 +4,7 @@ from batchyard.v1 import node_service_pb2 as _node_service_pb2
 from batchyard.v1 import scheduler_service_pb2 as _scheduler_service_pb2
 from batchyard.v1 import types_pb2 as _types_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -232,3 +233,19 @@ class PackedInferenceResult(_message.Message):
     trace_id: str
     labels: _containers.ScalarMap[str, str]
     def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., finish_reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., error: _Optional[_Union[_types_pb2.Error, _Mapping]] = ..., outputs: _Optional[_Iterable[bytes]] = ..., partial: bool = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[bytes] = ..., attempts: _Optional[_Iterable[bytes]] = ..., degraded: bool = ..., degrade_reason: _Optional[str] = ..., node_id: _Optional[str] = ..., output_id: _Optional[int] = ..., preemptions: _Optional[int] = ..., replayed: bool = ..., trace_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class PackedTimings(_message.Message):
+    __slots__ = ("receive_time", "dispatch_time", "first_token_time", "finish_time", "queue_duration", "engine")
+    RECEIVE_TIME_FIELD_NUMBER: _ClassVar[int]
+    DISPATCH_TIME_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TOKEN_TIME_FIELD_NUMBER: _ClassVar[int]
+    FINISH_TIME_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_DURATION_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    receive_time: _timestamp_pb2.Timestamp
+    dispatch_time: _timestamp_pb2.Timestamp
+    first_token_time: _timestamp_pb2.Timestamp
+    finish_time: _timestamp_pb2.Timestamp
+    queue_duration: _duration_pb2.Duration
+    engine: bytes
+    def __init__(self, receive_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dispatch_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., first_token_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finish_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queue_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., engine: _Optional[bytes] = ...) -> None: ...
