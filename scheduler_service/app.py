@@ -85,6 +85,7 @@ class App:
             term=identity.term,
             instance_id=self._instance_id,
             environ=os.environ,
+            refused=self._guard.families,
         )
         self._client_port = SchedulerPort(
             intake=self._make_intake(),
@@ -119,6 +120,7 @@ class App:
             limits=self._limits(),
             on_entry=self._observers.on_entry,
             quotas=self._quotas,
+            refusals=self._guard.refusals,
             idle_stream=config.abuse.idle_stream,
         )
 
@@ -142,6 +144,7 @@ class App:
             version=self._version,
             join=self._guard.access.join,
             in_flight=self._in_flight,
+            refusals=self._guard.refusals,
         )
 
     def _make_admin_port(self) -> admin.AdminPort:
@@ -181,6 +184,7 @@ class App:
             ready=self._why_not_ready,
             metrics=self._observers.metrics,
             gate=self._guard.http_gate,
+            abuse=self._config.abuse,
             tls=self._guard.http_context(),
         )
         self._start_scaler()

@@ -11,7 +11,9 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from scheduler_service.config_security import AbuseSection
 from scheduler_service.security.http_gate import HttpGate
+from scheduler_service.security.http_limits import HttpLimits
 from service_kit.metrics import Collect
 
 if TYPE_CHECKING:
@@ -23,12 +25,14 @@ WhyNotReady = Callable[[], str]  # empty: it is ready
 class HttpPort:
     """The running HTTP port."""
 
-    def __init__(self, runner: web.AppRunner, port: int) -> None:
+    def __init__(self, runner: web.AppRunner, port: int, limits: HttpLimits) -> None:
         self.port = port  # that was bound
         self._runner = runner
+        self._limits = limits
 
     async def stop(self) -> None:
         """Answer no more."""
+        self._limits.stop()
         await self._runner.cleanup()
 
 
@@ -39,6 +43,7 @@ async def start_http(
     ready: WhyNotReady,
     metrics: Collect | None = None,
     gate: HttpGate | None = None,
+    abuse: AbuseSection | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> HttpPort:
     """Serve until `stop`. A port of 0 takes any that is free; `tls`: None is plain text.
@@ -59,19 +64,19 @@ async def start_http(
             return web.json_response({"status": "not ready", "reason": reason}, status=503)
         return web.json_response({"status": "ready"})
 
-    app = web.Application(middlewares=[(gate or HttpGate(None)).check()])
+    limits = HttpLimits(abuse or AbuseSection())
+    app = web.Application(middlewares=[limits.count(), (gate or HttpGate(None)).check()])
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
     if metrics is not None:
         app.add_routes([web.get("/metrics", _metrics_page(metrics))])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    site = web.TCPSite(runner, host, port, ssl_context=tls)
     try:
-        await site.start()
+        bound = await limits.start(runner, host, port, tls)
     except OSError:
         await runner.cleanup()
         raise
-    return HttpPort(runner, int(runner.addresses[0][1]))
+    return HttpPort(runner, bound, limits)
 
 
 def _metrics_page(metrics: Collect) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -41,7 +41,9 @@ class Observers:
         term: int,
         instance_id: str,
         environ: Mapping[str, str],
+        refused: Collect = tuple,
     ) -> None:
+        """`refused`: metrics of those who were not let in."""
         self.eventlog = EventLog(term=term, capacity=config.events)
         self.statistics = Statistics(clock, window=config.window)
         self.spans = tracing.SpanCounts()
@@ -53,6 +55,7 @@ class Observers:
         self._clock = clock
         self._instance_id = instance_id
         self._environ = environ
+        self._refused = refused
         self._sender: MetricsSender | None = None
         self._provider = tracing.start(
             SERVICE,
@@ -85,6 +88,7 @@ class Observers:
             lag=self.lag,
             spans=self.spans,
             clock=self._clock,
+            refused=self._refused,
         )
         self._sender = otlp_metrics.start(
             self.metrics, service=SERVICE, instance_id=self._instance_id, environ=self._environ

@@ -16,6 +16,7 @@ from scheduler_service.config_sources import LoadedConfig
 from scheduler_service.identity import IdentityError, load_identity
 from scheduler_service.security.guard import GuardError
 from scheduler_service.servers import BindError
+from service_kit.open_files import raise_limit
 from service_kit.parent import watch_stdin
 from service_kit.version import package_version
 
@@ -33,6 +34,7 @@ async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
         IdentityError: the state folder cannot be used.
         GuardError: certificates or grants cannot be used.
     """
+    _check_open_files(loaded.config.abuse.connections)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     signals = 0
@@ -59,6 +61,13 @@ async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
     await stop.wait()
     log.info("stopping", extra={"event": "scheduler_stopping"})
     await app.stop()
+
+
+def _check_open_files(connections: int) -> None:
+    limit = raise_limit()
+    if 0 < limit < connections:
+        text = "this process may open %d files, fewer than connections (abuse.connections: %d)"
+        log.warning(text, limit, connections, extra={"event": "few_open_files"})
 
 
 def _quiet_gc() -> None:

@@ -27,7 +27,7 @@ FIELDS = (
     "event", "node_id", "session_epoch", "engine_id", "request_id", "trace_id", "span_id", "tenant",
     "model", "attempt", "batch_id", "dispatch_id", "reason", "duration_ms", "address", "term",
     "cluster_id", "grace_ms", "signal", "count", "source", "pool", "client", "node", "admin",
-    "http",
+    "http", "place", "method", "principal",
 )  # fmt: skip
 QUEUE_LINES = 10_000
 MAX_LINE = 2000

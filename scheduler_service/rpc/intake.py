@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import grpc
 
-from batchyard.v1 import inference_pb2, scheduler_service_pb2
+from batchyard.v1 import inference_pb2, scheduler_service_pb2, types_pb2
 from scheduler_service.clock import Clock
 from scheduler_service.core.types import NEVER, Duration, Instant
 from scheduler_service.rpc import status
@@ -22,6 +22,7 @@ from scheduler_service.rpc.validate import Limits, Refused, nanoseconds
 from scheduler_service.security.permits import permit
 from scheduler_service.security.principals import Principal, current
 from scheduler_service.security.quotas import Quotas
+from scheduler_service.security.refusals import Place, Refusals
 
 FEATURES: Final = (
     "generate",
@@ -35,6 +36,10 @@ FEATURES: Final = (
     "explain_request",
 )
 MAX_TRACESTATE: Final = 512  # characters; a longer one is dropped, not truncated
+_DENIED: Final = {
+    types_pb2.ERROR_REASON_PERMISSION_DENIED: "PERMISSION_DENIED",
+    types_pb2.ERROR_REASON_UNAUTHENTICATED: "UNAUTHENTICATED",
+}
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -63,6 +68,7 @@ class Intake:
         limits: Limits,
         on_entry: Callable[[Entry, Opening], None] | None = None,
         quotas: Quotas | None = None,
+        refusals: Refusals | None = None,
         idle_stream: Duration = 900 * 1_000_000_000,
     ) -> None:
         self.book = book
@@ -72,6 +78,7 @@ class Intake:
         self._on_entry = on_entry  # the tracer decides here whether the request is sampled
         self.idle_stream = idle_stream  # of a Multiplex stream without calls, until it is ended
         self._quotas = quotas  # None: no tenant has any
+        self._refusals = refusals or Refusals(clock)
         self._rid = 0
 
     def open(self, opening: Opening, caller: Caller) -> Entry | None:
@@ -142,6 +149,12 @@ class Intake:
             message.SerializeToString(), message.error if message.HasField("error") else None
         )
         return None
+
+    def refused(self, error: types_pb2.Error, principal: Principal) -> None:
+        """For streams: a call was refused. Tells what its caller may not have."""
+        reason = _DENIED.get(error.reason)
+        if reason is not None:
+            self._refusals.tell(Place.CALL, reason, error.message, principal=principal.name)
 
     def next_number(self) -> int:
         """A number for ids of streams; shares the requests' counter."""

@@ -187,6 +187,7 @@ class MultiplexStream:
             self._begin(packed, principal, tracing)
         except Refused as refused:
             error = refused.error
+            self._intake.refused(error, principal)
             call_id = call_id or wire_walk.numbers(data).get(_CALL_ID, 0)
             if error.field or error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT:
                 refused.within(f"calls[{index}]")

@@ -33,6 +33,7 @@ from scheduler_service.rpc.node_writer import AgentSession
 from scheduler_service.rpc.ports import NodeSession, Tracer
 from scheduler_service.security.access import JoinRefused
 from scheduler_service.security.principals import Principal, current
+from scheduler_service.security.refusals import Place, Refusals
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class NodePort:
         version: str,
         join: Callable[[Principal, str], str] | None = None,
         in_flight: InFlight | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         """
         Args:
@@ -75,6 +77,7 @@ class NodePort:
             join: says under which id an agent with that credential is known, or raises
                 JoinRefused; None: under the one it gives.
             in_flight: what a node holds in a session; None: ids of items are not judged.
+            refusals: counts agents that are turned away, and what is not theirs to say.
         """
         self.post = driver_post
         self.relay = relay
@@ -84,7 +87,7 @@ class NodePort:
         self.clock = clock
         self.tracer = tracer
         self.version = version
-        self.turned_away = 0  # sessions that were refused, or ended for a broken rule
+        self._refusals = refusals or Refusals(clock)
         self._join = join
         self.in_flight = in_flight
         self.faults = 0  # exceptions caught: of sinks, and of our own
@@ -116,6 +119,17 @@ class NodePort:
         """An open session, for operators."""
         found = self.sessions.get((node_id, epoch))
         return found if isinstance(found, AgentSession) else None
+
+    def turn_away(self, session: AgentSession, reason: str, text: str) -> None:
+        """Tell that its session was refused, or ended for a broken rule."""
+        principal = current().name or (f"node/{session.node_id}" if session.node_id else "")
+        self._refusals.tell(
+            Place.SESSION, reason, f"an agent: {text}", principal=principal, address=session.peer
+        )
+
+    def on_foreign(self) -> None:
+        """An agent spoke of an item that it does not hold; nothing came of it."""
+        self._refusals.count(Place.ITEM, Reason.PERMISSION_DENIED.name)
 
     def register(self, session: AgentSession) -> None:
         """It has said hello: commands for it may come."""
@@ -241,22 +255,16 @@ class _Stream:
             self._refuse(violation("no hello came; it is the first message of a stream", "hello"))
 
     def _refuse(self, refusal: SessionRefused) -> None:
-        self._port.turned_away += 1
-        event = {"event": "session_refused", **_fields(self.session)}
-        log.warning("an agent is turned away: %s", refusal, extra=event)
+        name = types_pb2.ErrorReason.Name(refusal.error.reason)
+        self._port.turn_away(self.session, name.removeprefix("ERROR_REASON_"), str(refusal))
         self.session.say_goodbye(refusal.error, reconnect=refusal.reconnect)
 
     def _on_close(self, error: types_pb2.Error | None) -> None:
         """The goodbye is about to be sent."""
         session = self.session
         if error is not None and error.reason == types_pb2.ERROR_REASON_NODE_ID_IN_USE:
-            log.warning(
-                "node id %s is refused to %s: %s holds it",
-                session.node_id,
-                session.peer,
-                self._port.holder(session),
-                extra={"event": "node_refused", **_fields(session)},
-            )
+            text = f"node id {session.node_id}: {self._port.holder(session)} holds it"
+            self._port.turn_away(session, Reason.NODE_ID_IN_USE.name, text)
         self._end()
 
     def _end(self) -> None:

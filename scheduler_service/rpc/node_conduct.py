@@ -23,15 +23,21 @@ InFlight = Callable[[str, int], Container[int]]  # items of a node in a session,
 class Conduct:
     """What one session has done in the current window."""
 
-    __slots__ = ("_began", "_foreign", "_in_flight", "_messages", "foreign")
+    __slots__ = ("_began", "_foreign", "_in_flight", "_messages", "_on_foreign")
 
-    def __init__(self, in_flight: InFlight | None) -> None:
-        """`in_flight`: None where nobody knows, and no id is judged."""
+    def __init__(
+        self, in_flight: InFlight | None, on_foreign: Callable[[], None] | None = None
+    ) -> None:
+        """
+        Args:
+            in_flight: None where nobody knows, and no id is judged.
+            on_foreign: counts what it said of an item that it does not hold.
+        """
         self._in_flight = in_flight
+        self._on_foreign = on_foreign
         self._began: Instant = 0
         self._messages = 0
         self._foreign = 0
-        self.foreign = 0  # since the session began
 
     def message(self, now: Instant) -> None:
         """One has come.
@@ -53,7 +59,8 @@ class Conduct:
         """
         if self._in_flight is None or dispatch_id in self._in_flight(node_id, epoch):
             return  # cancelled or revoked a moment ago, and it still runs there
-        self.foreign += 1
+        if self._on_foreign is not None:
+            self._on_foreign()
         self._foreign += 1
         if self._foreign > FOREIGN_MAX:
             raise violation(

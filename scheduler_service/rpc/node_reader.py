@@ -62,6 +62,9 @@ class Surroundings(Protocol):
     def register(self, session: AgentSession) -> None:
         """The session has begun: commands for it may come."""
 
+    def on_foreign(self) -> None:
+        """It spoke of an item that it does not hold."""
+
     def fault(self, what: str, error: Exception) -> None:
         """Something of ours failed, and the reader goes on."""
 
@@ -73,7 +76,7 @@ class NodeReader:
         self._port = port
         self._session = session
         self._gate = DeltaGate(0, port.fault)
-        self._conduct = Conduct(port.in_flight)
+        self._conduct = Conduct(port.in_flight, port.on_foreign)
         self._services: convert_node.Services = {}
         self._heard_at: Instant = 0
         self._measure_at: Instant = 0

@@ -12,16 +12,17 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 
+from scheduler_service.clock import Clock
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.rpc import status
 from scheduler_service.security.access import Access, Proof
 from scheduler_service.security.principals import LOCAL, NOBODY, Principal, become
+from scheduler_service.security.refusals import Place, Refusals
 from scheduler_service.security.rules import RPCS, Rule
 
 log = logging.getLogger(__name__)
@@ -47,12 +48,31 @@ NO_REQUEST: Final = (Reason.INVALID_ARGUMENT, "the request of this call did not 
 ENDED: Final = (Reason.UNAUTHENTICATED, "the credential of this call was revoked or has expired")
 
 
+# What our own handlers refuse for the same reasons, by number of the status.
+_DENIED: Final = {
+    code.value[0]: code.name
+    for code in (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+}
+
+
 class _Refusal(Exception):
     """The caller may not call this."""
 
-    def __init__(self, why: tuple[Reason, str]) -> None:
+    def __init__(self, why: tuple[Reason, str], principal: str = "") -> None:
         super().__init__(why[1])
         self.why = why
+        self.principal = principal
+
+
+class _Asked:
+    """An RPC at the gate."""
+
+    __slots__ = ("context", "method", "streaming")
+
+    def __init__(self, method: str, streaming: bool, context: Context) -> None:
+        self.method = method
+        self.streaming = streaming  # of requests
+        self.context = context
 
 
 class Gate(grpc.aio.ServerInterceptor):
@@ -63,6 +83,7 @@ class Gate(grpc.aio.ServerInterceptor):
         access: Access | None = None,
         *,
         tokens: bool = False,
+        refusals: Refusals | None = None,
         first_message_s: float = 30.0,
         idle_stream_s: float = 900.0,
     ) -> None:
@@ -74,7 +95,7 @@ class Gate(grpc.aio.ServerInterceptor):
         self._first_message_s = first_message_s
         self._idle_stream_s = idle_stream_s
         self._open: dict[Principal, dict[asyncio.Task[Any], None]] = {}
-        self.refused: Counter[str] = Counter()  # RPCs, by reason
+        self.refusals = refusals or Refusals(Clock())
         if access is not None:
             access.on_end.append(self._end_all)
 
@@ -92,7 +113,7 @@ class Gate(grpc.aio.ServerInterceptor):
         rule = RPCS.get(method)
         if rule is None:
             log.error("method %s has no rule and is refused to all", method)
-            return self._refusing(NO_RULE, found)
+            return self._refusing(method, NO_RULE, found)
         if self._access is None or not self._tokens:
             return self._wrapped(method, found, rule, LOCAL)
         token, given = _bearer(handler_call_details.invocation_metadata)
@@ -100,7 +121,7 @@ class Gate(grpc.aio.ServerInterceptor):
             return self._wrapped(method, found, rule, None)
         principal = self._access.by_token(token)
         if principal is None:
-            return self._refusing(UNKNOWN, found)
+            return self._refusing(method, UNKNOWN, found)
         # An agent's certificate wins over a token, so that is settled when the method is called.
         return self._wrapped(method, found, rule, principal)
 
@@ -113,20 +134,21 @@ class Gate(grpc.aio.ServerInterceptor):
         brief = method.startswith(_BRIEF)
 
         async def checked(request: Any, context: Context) -> Any:
+            asked = _Asked(method, found.request_streaming, context)
             try:
                 caller = await self._admit(rule, principal, context)
             except _Refusal as refusal:
-                await self._turn_away(context, refusal.why, found.request_streaming)
+                await self._turn_away(asked, refusal.why, refusal.principal)
             become(caller)
             if not found.request_streaming:
-                request = await self._first(context)
+                request = await self._first(asked)
             if not brief:
-                return await self._run(caller, behavior, request, context)
+                return await self._run(caller, behavior, request, asked)
             try:
                 async with asyncio.timeout(self._idle_stream_s):
-                    return await self._run(caller, behavior, request, context)
+                    return await self._run(caller, behavior, request, asked)
             except TimeoutError:
-                await self._refuse(context, TOO_LONG)
+                await self._refuse(asked, TOO_LONG, caller.name)
 
         # Towards gRPC requests are always streams: it would wait for a single one for ever, and
         # the caller is judged before anything of its request is read.
@@ -138,28 +160,28 @@ class Gate(grpc.aio.ServerInterceptor):
         handler: Handler = make(checked, found.request_deserializer, found.response_serializer)
         return handler
 
-    async def _first(self, context: Context) -> Any:
+    async def _first(self, asked: _Asked) -> Any:
         """The request of a method that has one."""
         try:
             async with asyncio.timeout(self._first_message_s):
-                request: Any = await context.read()
+                request: Any = await asked.context.read()
         except TimeoutError:
-            await self._refuse(context, NO_REQUEST)
+            await self._refuse(asked, NO_REQUEST)
         if request is grpc.aio.EOF:
-            await self._refuse(context, NO_REQUEST)
+            await self._refuse(asked, NO_REQUEST)
         return request
 
     async def _turn_away(
-        self, context: Context, why: tuple[Reason, str], streaming: bool
+        self, asked: _Asked, why: tuple[Reason, str], principal: str = ""
     ) -> NoReturn:
         """End the RPC. A stream's first message is given a moment: were the stream ended while it
         is being written, gRPC would show its caller that failure and not this status.
         """
-        if streaming:
+        if asked.streaming:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PART_S):
-                    await context.read()
-        await self._refuse(context, why)
+                    await asked.context.read()
+        await self._refuse(asked, why, principal)
 
     async def _admit(self, rule: Rule, principal: Principal | None, context: Context) -> Principal:
         """Who it is, if that is enough for the rule; else the RPC ends here."""
@@ -171,11 +193,11 @@ class Gate(grpc.aio.ServerInterceptor):
                 return NOBODY
             raise _Refusal(UNKNOWN)
         if not principal.live:
-            raise _Refusal(ENDED)
+            raise _Refusal(ENDED, principal.name)
         if not rule.open and rule.right not in principal.rights:
             wanted = (rule.right.name or "").lower()
             text = f"{principal.name!r} has no right to this: it needs {wanted!r}"
-            raise _Refusal((Reason.PERMISSION_DENIED, text))
+            raise _Refusal((Reason.PERMISSION_DENIED, text), principal.name)
         return principal
 
     def _by_certificate(self, context: Context) -> Principal | None:
@@ -185,44 +207,67 @@ class Gate(grpc.aio.ServerInterceptor):
         names = [name.decode("utf-8", "replace") for name in found.get(_NAMES, ())]
         return self._access.by_certificate(Proof(names, found[_PEM][0]))
 
-    async def _run(self, caller: Principal, behavior: Any, request: Any, context: Context) -> Any:
+    async def _run(self, caller: Principal, behavior: Any, request: Any, asked: _Asked) -> Any:
         """Let it run; the end of its credential ends it."""
         if caller is LOCAL or caller is NOBODY:
-            return await _call(behavior, request, context)
+            return await self._call(caller, behavior, request, asked)
         task = asyncio.current_task()
         assert task is not None
         mine = self._open.setdefault(caller, {})
         mine[task] = None
         try:
-            return await _call(behavior, request, context)
+            return await self._call(caller, behavior, request, asked)
         except asyncio.CancelledError:
             if caller.live:
                 raise
             task.uncancel()
-            await self._refuse(context, ENDED)
+            await self._refuse(asked, ENDED, caller.name)
         finally:
             del mine[task]
             if not mine:
                 self._open.pop(caller, None)
+
+    async def _call(self, caller: Principal, behavior: Any, request: Any, asked: _Asked) -> Any:
+        """The method itself; what it refuses by tenant is told as well."""
+        context = asked.context
+        try:
+            if not inspect.isasyncgenfunction(behavior):
+                return await behavior(request, context)
+            async for answer in behavior(request, context):
+                await context.write(answer)
+        except grpc.aio.AbortError:
+            code: Any = context.code()
+            if code in _DENIED:
+                self._tell(asked, _DENIED[code], context.details(), caller.name)
+            raise
+        return None
 
     def _end_all(self, principal: Principal) -> None:
         """Its credential has ended."""
         for task in self._open.get(principal, ()):
             task.cancel()
 
-    def _refusing(self, why: tuple[Reason, str], found: Handler) -> Handler:
+    def _refusing(self, method: str, why: tuple[Reason, str], found: Handler) -> Handler:
         """A handler that ends the RPC and does not wait for its request."""
 
         async def refuse(_requests: Any, context: Context) -> None:
-            await self._turn_away(context, why, found.request_streaming)
+            await self._turn_away(_Asked(method, found.request_streaming, context), why)
 
         handler: Handler = grpc.stream_stream_rpc_method_handler(refuse)
         return handler
 
-    async def _refuse(self, context: Context, why: tuple[Reason, str]) -> NoReturn:
+    async def _refuse(
+        self, asked: _Asked, why: tuple[Reason, str], principal: str = ""
+    ) -> NoReturn:
         reason, text = why
-        self.refused[reason.name] += 1
-        await status.abort(context, reason, text)
+        self._tell(asked, reason.name, text, principal)
+        await status.abort(asked.context, reason, text)
+
+    def _tell(self, asked: _Asked, reason: str, text: str, principal: str) -> None:
+        address = asked.context.peer()
+        self.refusals.tell(
+            Place.RPC, reason, text, method=asked.method, principal=principal, address=address
+        )
 
 
 def _bearer(metadata: Any) -> tuple[str, bool]:
@@ -233,11 +278,3 @@ def _bearer(metadata: Any) -> tuple[str, bool]:
             scheme = text[: len(_SCHEME)].lower()
             return (text[len(_SCHEME) :].strip() if scheme == _SCHEME else ""), True
     return "", False
-
-
-async def _call(behavior: Any, request: Any, context: Context) -> Any:
-    if inspect.isasyncgenfunction(behavior):
-        async for answer in behavior(request, context):
-            await context.write(answer)
-        return None
-    return await behavior(request, context)

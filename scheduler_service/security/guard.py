@@ -15,9 +15,11 @@ from scheduler_service.security.gate import Gate
 from scheduler_service.security.grants import GrantsError
 from scheduler_service.security.http_gate import HttpGate
 from scheduler_service.security.quotas import Quotas
+from scheduler_service.security.refusals import Refusals
 from scheduler_service.security.transport import Transport
 from service_kit.certificates import CertificateError
 from service_kit.loopback import is_loopback
+from service_kit.metrics import Family
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +45,15 @@ class Guard:
             self._transport = Transport(tls) if tls.certificate is not None else None
         except (GrantsError, CertificateError) as fault:
             raise GuardError(str(fault)) from None
+        self.refusals = Refusals(clock)
         self.gate = Gate(
             self.access,
             tokens=authenticates,
+            refusals=self.refusals,
             first_message_s=abuse.first_message / 1e9,
             idle_stream_s=abuse.idle_stream / 1e9,
         )
-        self.http_gate = HttpGate(self.access if authenticates else None)
+        self.http_gate = HttpGate(self.access if authenticates else None, self.refusals)
         self.quotas = Quotas(config.tenants)
         self._asks_agents = tls.authority is not None and tls.agent_certificates
 
@@ -76,6 +80,10 @@ class Guard:
         self.access.stop()
         if self._transport is not None:
             self._transport.stop()
+
+    def families(self) -> list[Family]:
+        """Metrics of what was refused."""
+        return [self.refusals.family(), self.quotas.family()]
 
     def credentials(self, *, agents: bool) -> Callable[[], grpc.ServerCredentials] | None:
         """Makes the encryption of a port for agents, or for others; None: plain text."""

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from scheduler_service.clock import Clock
 from scheduler_service.security.access import Access
 from scheduler_service.security.principals import LOCAL, NOBODY, Principal, become
+from scheduler_service.security.refusals import Place, Refusals
 from scheduler_service.security.rules import HTTP, Rule
 
 if TYPE_CHECKING:
@@ -19,14 +21,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SCHEME: Final = "bearer "
+PATH_MAX: Final = 200  # characters of it in a log line
 
 
 class HttpGate:
     """The check, as a middleware of aiohttp."""
 
-    def __init__(self, access: Access | None) -> None:
+    def __init__(self, access: Access | None, refusals: Refusals | None = None) -> None:
         """`access`: None where authentication is off."""
         self._access = access
+        self._refusals = refusals or Refusals(Clock())
 
     def check(self) -> Middleware:
         """What an application is to be given."""
@@ -42,10 +46,16 @@ class HttpGate:
                 become(answer)
                 return await handler(request)
             code, text = answer
+            self._tell(request, code, text)
             headers = {"WWW-Authenticate": "Bearer"} if code == 401 else {}
             return web.json_response({"error": text}, status=code, headers=headers)
 
         return checked
+
+    def _tell(self, request: web.Request, code: int, text: str) -> None:
+        reason = "UNAUTHENTICATED" if code == 401 else "PERMISSION_DENIED"
+        method = f"{request.method} {request.path[:PATH_MAX]}"
+        self._refusals.tell(Place.HTTP, reason, text, method=method, address=request.remote or "")
 
     def _judge(
         self, request: web.Request, rule: Rule | None, *, known_path: bool

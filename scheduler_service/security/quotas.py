@@ -8,6 +8,7 @@ by estimate and settled at the end. An observer of the driver keeps apart what w
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from scheduler_service.core.records import Record
 from scheduler_service.core.types import SECOND, Instant, Request
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.windows import MinuteWindow
+from service_kit.metrics import Family, Kind
 
 URGENT: Final = 8  # and above
 IDLE_TENANTS_MAX: Final = 10_000
@@ -114,6 +116,7 @@ class Quotas:
         self._default = _limits(settings.default)
         self._named = {name: _limits(limits) for name, limits in settings.named.items()}
         self._accounts: dict[str, Account] = {}
+        self.refused: Counter[str] = Counter()  # requests, by name of the limit
         self.are_any = any(limits is not None for limits in (self._default, *self._named.values()))
 
     def reserve(self, request: Request, now: Instant) -> Reservation | None:
@@ -128,16 +131,20 @@ class Quotas:
             if limits is None:
                 return None
             account = self._new_account(request.tenant, limits, now)
-        if account.in_flight >= account.max_in_flight:
-            raise _over(account, "in_flight", account.max_in_flight, _SOON)
-        if account.queued >= account.max_queued:
-            raise _over(account, "queued", account.max_queued, _SOON)
         now_s = tokens = 0
         urgent = False
-        if account.windows:
-            now_s, tokens = now // SECOND, request.tokens
-            urgent = request.priority >= URGENT
-            account.take(tokens, urgent, now_s)
+        try:
+            if account.in_flight >= account.max_in_flight:
+                raise _over(account, "in_flight", account.max_in_flight, _SOON)
+            if account.queued >= account.max_queued:
+                raise _over(account, "queued", account.max_queued, _SOON)
+            if account.windows:
+                now_s, tokens = now // SECOND, request.tokens
+                urgent = request.priority >= URGENT
+                account.take(tokens, urgent, now_s)
+        except Refused as refused:
+            self.refused[refused.error.metadata["quota"]] += 1
+            raise
         account.in_flight += 1
         account.queued += 1
         return Reservation(account, now_s, tokens, urgent)
@@ -189,6 +196,19 @@ class Quotas:
         """In flight and queued, of one tenant."""
         account = self._accounts.get(tenant)
         return (0, 0) if account is None else (account.in_flight, account.queued)
+
+    def family(self) -> Family:
+        """The metric."""
+        found = Family(
+            "batchyard.quota.refusals",
+            Kind.COUNTER,
+            "Requests over a limit of their tenant",
+            "{request}",
+            ("limit",),
+        )
+        for limit, number in self.refused.items():
+            found.add(number, limit)
+        return found
 
     def _new_account(self, tenant: str, limits: TenantSection, now: Instant) -> Account:
         if len(self._accounts) >= IDLE_TENANTS_MAX:

@@ -21,7 +21,7 @@ from scheduler_service.report.queues import PoolWriter
 from scheduler_service.report.statistics import Statistics
 from scheduler_service.telemetry.loop_lag import LoopLag
 from scheduler_service.telemetry.node_metrics import NodeMetrics
-from service_kit.metrics import Bins, Family, Kind
+from service_kit.metrics import Bins, Collect, Family, Kind
 from service_kit.tracing import SpanCounts
 
 # Powers of four of microseconds from 1 ms to 17 min: edges at which the report's own bars end.
@@ -44,6 +44,7 @@ class SchedulerMetrics:
         lag: LoopLag,
         spans: SpanCounts,
         clock: Clock,
+        refused: Collect = tuple,
     ) -> None:
         self._driver = driver
         self._statistics = statistics
@@ -52,6 +53,7 @@ class SchedulerMetrics:
         self._lag = lag
         self._spans = spans
         self._clock = clock
+        self._refused = refused
 
     def __call__(self) -> Sequence[Family]:
         """All families, as of now."""
@@ -65,6 +67,7 @@ class SchedulerMetrics:
             *self._scaling(state),
             *self._nodes.collect(state, self._statistics),
             *self._own(),
+            *self._refused(),
         ]
 
     def _totals(self) -> Iterator[Family]:

@@ -23,6 +23,7 @@ from scheduler_service.identity import load_identity
 from scheduler_service.security import grants
 from scheduler_service.security.authority import Authority
 from scheduler_service.security.grants import Grant
+from scheduler_service.security.refusals import Refusals
 from service_kit.secret_files import write_secret
 
 WAIT_S = 20.0
@@ -107,6 +108,11 @@ class Secured:
     @property
     def gate(self) -> Any:
         return self.app._guard.gate
+
+    @property
+    def refusals(self) -> Refusals:
+        found: Refusals = self.app._guard.refusals
+        return found
 
     @property
     def state(self) -> Any:

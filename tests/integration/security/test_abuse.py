@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -41,19 +43,27 @@ async def answers(world: Secured, token: str) -> bool:
         return await call is grpc.StatusCode.OK
 
 
-async def raw(world: Secured) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, _, port = world.addresses.client.rpartition(":")
-    return await asyncio.open_connection(host, int(port))
+async def raw(
+    world: Secured, port: str = "client", tls: ssl.SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, number = getattr(world.addresses, port).rpartition(":")
+    return await asyncio.open_connection(host, int(number), ssl=tls)
 
 
 async def test_a_connection_that_never_greets_is_closed(world: Secured) -> None:
-    """Slow-loris before TLS: nothing at all, and one byte of a handshake."""
-    for begun in (b"", b"\x16"):
-        reader, writer = await raw(world)
+    """Slow-loris before TLS: nothing at all, and one byte of a handshake; on every port."""
+
+    async def closed(port: str, begun: bytes) -> bool:
+        reader, writer = await raw(world, port)
         writer.write(begun)
-        async with asyncio.timeout(10):
-            assert await reader.read() == b""
-        writer.close()
+        try:
+            return await reader.read() == b""
+        finally:
+            writer.close()
+
+    async with asyncio.timeout(15):
+        tries = [closed(p, b) for p in ("client", "node", "admin", "http") for b in (b"", b"\x16")]
+        assert all(await asyncio.gather(*tries))
 
 
 async def test_more_connections_than_allowed_are_turned_away(world: Secured) -> None:
@@ -126,6 +136,96 @@ async def test_a_reflection_stream_is_not_for_keeps(world: Secured) -> None:
         call = channel.stream_stream(name)(metadata=bearer(token))
         async with asyncio.timeout(10):
             assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_http_requests_that_never_come_whole_are_ended(world: Secured) -> None:
+    """Slow-loris within TLS: nothing, a header a byte at a time, and after an answer."""
+    tls = ssl.create_default_context(cadata=world.files.ca.decode())
+    whole = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def ended(first: bytes, trickle: bytes) -> bytes:
+        reader, writer = await raw(world, "http", tls)
+        writer.write(first)
+        heard = asyncio.create_task(reader.read())
+        while trickle and not heard.done() and not writer.is_closing():
+            writer.write(trickle)
+            await asyncio.wait((heard,), timeout=0.05)
+        try:
+            return await heard
+        finally:
+            writer.close()
+
+    async with asyncio.timeout(15):
+        tries = [ended(b"", b""), ended(whole[:30], b"x"), ended(whole, b"")]
+        nothing, trickled, answered = await asyncio.gather(*tries, return_exceptions=True)
+    assert nothing == b""
+    assert trickled == b"" or isinstance(trickled, ConnectionError)
+    assert isinstance(answered, bytes)
+    assert answered.startswith(b"HTTP/1.1 200")
+
+
+async def http_answers(world: Secured, tls: ssl.SSLContext) -> bool:
+    try:
+        reader, writer = await raw(world, "http", tls)
+    except OSError:
+        return False
+    try:
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return (await reader.read()).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False
+    finally:
+        await gone(writer)
+
+
+async def gone(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def test_more_http_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
+    async with secured(tmp_path, "abuse.connections=6") as world:
+        tls = ssl.create_default_context(cadata=world.files.ca.decode())
+        kept = [await raw(world, "http", tls) for _ in range(6)]
+        assert not await http_answers(world, tls)
+        for _, writer in kept:
+            await gone(writer)
+        assert world.app._http is not None
+        runner = world.app._http._runner
+        await until(lambda: runner.server is not None and not runner.server.connections)
+        assert await http_answers(world, tls)
+
+
+async def test_open_rpcs_have_a_limit(tmp_path: Path) -> None:
+    async with secured(tmp_path, "abuse.rpcs=2") as world:
+        token = world.files.token()
+        world.access.refresh()
+        async with world.channel("client") as channel:
+            stub: Any = SchedulerServiceStub(channel)  # type: ignore[no-untyped-call]
+            open_ones = [stub.Multiplex(metadata=bearer(token)) for _ in range(2)]
+            for each in open_ones:
+                opening = scheduler_service_pb2.MultiplexOpen()
+                await each.write(scheduler_service_pb2.MultiplexRequest(open=opening))
+                assert (await each.read()).HasField("opened")
+            call = channel.unary_unary(LIST_MODELS)(b"", metadata=bearer(token), timeout=10)
+            assert await code_of(call) is grpc.StatusCode.RESOURCE_EXHAUSTED
+            for each in open_ones:
+                each.cancel()
+
+
+async def test_a_message_over_the_limit_ends_its_rpc_only(tmp_path: Path) -> None:
+    limits = ("limits.max_message_bytes=1MiB", "limits.max_request_bytes=512KiB")
+    async with secured(tmp_path, *limits) as world:
+        token = world.files.token()
+        world.access.refresh()
+        async with world.channel("client") as channel:
+            call = channel.unary_unary(LIST_MODELS)(
+                bytes(2 << 20), metadata=bearer(token), timeout=10
+            )
+            assert await code_of(call) is grpc.StatusCode.RESOURCE_EXHAUSTED
+            again = channel.unary_unary(LIST_MODELS)(b"", metadata=bearer(token), timeout=10)
+            assert await code_of(again) is grpc.StatusCode.OK
 
 
 async def test_headers_have_a_limit(world: Secured) -> None:

@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from scheduler_service import http
 from scheduler_service.security.principals import Right
+from scheduler_service.security.refusals import Place
 from scheduler_service.security.rules import HTTP, RPCS
 from tests.integration.security.secured import Secured, bearer, secured, try_method, until
 
@@ -215,8 +216,32 @@ async def test_http_on_loopback_needs_nothing() -> None:
     await port.stop()
 
 
-async def test_what_is_refused_is_counted(world: Secured) -> None:
+async def metric(world: Secured, name: str) -> float:
+    """Sum of a metric on the page."""
+    token = world.files.token("scraper", rights=["read"])
+    world.access.refresh()
+    context = ssl.create_default_context(cadata=world.files.ca.decode())
+    url = f"https://{world.addresses.http}/metrics"
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers=headers, ssl=context) as answer,
+    ):
+        lines = (await answer.text()).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{"))
+
+
+async def test_what_is_refused_is_counted_and_told(
+    world: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
     async with world.channel("client") as channel:
         name = "/batchyard.v1.SchedulerService/ListModels"
         await try_method(channel, name, (False, False))
-    await until(lambda: world.gate.refused["UNAUTHENTICATED"] == 1)
+    await until(lambda: world.refusals.counts[Place.RPC, "UNAUTHENTICATED"] == 1)
+    assert await fetch(world, "GET", "/metrics", "nonsense") == 401
+    assert world.refusals.total(Place.HTTP) == 1
+    [told, at_http] = [r for r in caplog.records if getattr(r, "event", "") == "access_refused"]
+    assert (told.method, told.reason) == (name, "UNAUTHENTICATED")  # type: ignore[attr-defined]
+    assert "127.0.0.1" in told.address  # type: ignore[attr-defined]
+    assert at_http.method == "GET /metrics"  # type: ignore[attr-defined]
+    assert await metric(world, "batchyard_refusals_total") == 2

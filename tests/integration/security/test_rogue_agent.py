@@ -13,6 +13,7 @@ import pytest
 from batchyard import AsyncClient
 from batchyard.v1 import node_service_pb2 as pb
 from batchyard.v1 import types_pb2
+from scheduler_service.security.refusals import Place
 from tests.integration.security.secured import MODEL, WAIT_S, Secured, bearer, secured, until
 
 pytestmark = pytest.mark.slow
@@ -87,7 +88,7 @@ async def test_a_join_token_admits_its_node_and_no_other(world: Secured) -> None
         assert reason(goodbye.error) == "PERMISSION_DENIED"
         assert not goodbye.HasField("reconnect_after")
         await rogue.close()
-    assert world.app._node_port.turned_away == 2
+    assert world.refusals.total(Place.SESSION) == 2
     again = Rogue(world, bearer(token))
     assert (await again.hello("n2")).HasField("welcome")
     await again.close()
@@ -191,7 +192,7 @@ async def test_who_goes_on_forging_is_disconnected_and_counted(world: Secured) -
     ]
     await rogue.say(pb.ConnectRequest(results=results))
     assert reason(await rogue.until_goodbye()) == "PROTOCOL_VIOLATION"
-    assert world.app._node_port.turned_away == 1
+    assert world.refusals.total(Place.SESSION) == 1
     await rogue.close()
 
 
@@ -267,7 +268,7 @@ async def test_a_revoked_certificate_ends_its_session_and_opens_none(tmp_path: P
         again = Rogue(world, certificate="node-gpu-1")
         assert await again.code() is grpc.StatusCode.UNAUTHENTICATED
         assert world.state.nodes["gpu-1"].epoch == epoch
-        assert world.gate.refused["UNAUTHENTICATED"] == 2
+        assert world.refusals.counts[Place.RPC, "UNAUTHENTICATED"] == 2
         for each in (rogue, again):
             await each.close()
 

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler_service.config_security import TenantsSection
 from scheduler_service.core.events import SessionBroken
 from scheduler_service.core.outcomes import Outcome, Reason
 from scheduler_service.core.types import SECOND
 from scheduler_service.report import histogram
 from scheduler_service.report.buckets import ROWS_MAX, Bucket
 from scheduler_service.report.queues import PoolWriter
+from scheduler_service.security.quotas import Quotas
+from scheduler_service.security.refusals import Refusals
 from scheduler_service.telemetry.loop_lag import LoopLag
 from scheduler_service.telemetry.metrics import EDGES_NS, OTHERS, SchedulerMetrics
 from scheduler_service.telemetry.node_metrics import NodeMetrics
@@ -34,6 +37,7 @@ def metrics_of(world: SmallWorld) -> SchedulerMetrics:
         lag=LoopLag(),
         spans=SpanCounts(exported=5, dropped=2),
         clock=world.clock,
+        refused=lambda: [Refusals(world.clock).family(), Quotas(TenantsSection()).family()],
     )
 
 
@@ -129,7 +133,7 @@ async def test_no_label_names_a_request_or_a_trace() -> None:
     labels = {label for family in metrics_of(world)() for label in family.labels}
     allowed = {
         "outcome", "model", "priority", "task_type", "reason", "from", "to", "pool", "node",
-        "engine", "state", "request_class", "hw.id", "gen_ai.request.model",
+        "engine", "state", "place", "limit", "request_class", "hw.id", "gen_ai.request.model",
     }  # fmt: skip
     assert labels <= allowed
 
