@@ -263,7 +263,8 @@ class _Stream:
         """The goodbye is about to be sent."""
         session = self.session
         if error is not None and error.reason == types_pb2.ERROR_REASON_NODE_ID_IN_USE:
-            text = f"node id {session.node_id}: {self._port.holder(session)} holds it"
+            holder = self._port.holder(session)
+            text = f"node id {session.node_id} asked for by {session.peer}: {holder} holds it"
             self._port.turn_away(session, Reason.NODE_ID_IN_USE.name, text)
         self._end()
 
