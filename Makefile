@@ -12,10 +12,10 @@ RUFF := $(BIN)/ruff
 .DEFAULT_GOAL := help
 # The tools that look at dependencies have many of their own: they get an environment of theirs.
 SUPPLY := .cache/supply
-.PHONY: help setup model gen gen-check check test-fast test demo bench lock audit sbom clean
+.PHONY: help setup model gen gen-check check test-fast test test-browser demo bench lock audit sbom clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv with all that development needs (PYTHON=python3.12 picks another)
 
@@ -58,6 +58,13 @@ test-fast: $(STAMP) ## The tests to run while working: all but the slow ones
 
 test: check model ## All that CI runs: the checks, then every test
 	$(PYTEST)
+
+.cache/browser/axe_playwright_python/axe.min.js:
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --target .cache/browser 'axe-playwright-python==0.1.8'
+
+test-browser: $(STAMP) .cache/browser/axe_playwright_python/axe.min.js ## Test the dashboard in Chromium, where there is one
+	$(PYTEST) -m browser tests/browser -rs
 
 demo: model ## Play a peak against a real model on this machine, in under two minutes
 	@$(BIN)/batchyard demo

@@ -22,6 +22,7 @@ from scheduler_service.config import SchedulerConfig
 from scheduler_service.core import Scheduler, events
 from scheduler_service.core.commands import CloseSession, FinishRequest, RequestScale
 from scheduler_service.core.outcomes import Outcome, Reason
+from scheduler_service.dashboard.feed import Feed
 from scheduler_service.driver import Driver
 from scheduler_service.effects import Effects
 from scheduler_service.identity import Identity
@@ -183,6 +184,7 @@ class App:
             listen.http_port,
             ready=self._why_not_ready,
             metrics=self._observers.metrics,
+            feed=Feed(self._admin_port, self._clock, jaeger_url=self._config.http.jaeger_url),
             gate=self._guard.http_gate,
             abuse=self._config.abuse,
             tls=self._guard.http_context(),

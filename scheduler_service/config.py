@@ -79,6 +79,9 @@ class HttpSection(Section):
     ready_needs_node: Flag = False
     """Whether `/readyz` says no while no node can serve. On, a rollout waits for agents; off,
     clients may queue their first requests before any agent is up."""
+    jaeger_url: Annotated[str, Field(max_length=1000, pattern=r"^(https?://[^\s]+)?$")] = ""
+    """Where people open traces, as "http://127.0.0.1:16686": the dashboard links there. Empty: it
+    shows trace ids only."""
 
 
 class LimitsSection(Section):

@@ -1,7 +1,7 @@
 """Is the scheduler alive, and ready, and how does it do? For those that speak HTTP.
 
 `/healthz` is answered by the event loop itself, so an answer proves that it turns. `/readyz` says
-why not, in JSON. `/metrics` is for Prometheus. Nothing is logged per request.
+why not, in JSON. `/metrics` is for Prometheus, `/` the dashboard. Nothing is logged per request.
 """
 
 from __future__ import annotations
@@ -19,19 +19,26 @@ from service_kit.metrics import Collect
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from scheduler_service.dashboard.feed import Feed
+
 WhyNotReady = Callable[[], str]  # empty: it is ready
 
 
 class HttpPort:
     """The running HTTP port."""
 
-    def __init__(self, runner: web.AppRunner, port: int, limits: HttpLimits) -> None:
+    def __init__(
+        self, runner: web.AppRunner, port: int, limits: HttpLimits, feed: Feed | None
+    ) -> None:
         self.port = port  # that was bound
         self._runner = runner
         self._limits = limits
+        self._feed = feed
 
     async def stop(self) -> None:
-        """Answer no more."""
+        """Answer no more; pages that follow the feed see its end."""
+        if self._feed is not None:
+            self._feed.closed.set()
         self._limits.stop()
         await self._runner.cleanup()
 
@@ -42,13 +49,14 @@ async def start_http(
     *,
     ready: WhyNotReady,
     metrics: Collect | None = None,
+    feed: Feed | None = None,
     gate: HttpGate | None = None,
     abuse: AbuseSection | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> HttpPort:
     """Serve until `stop`. A port of 0 takes any that is free; `tls`: None is plain text.
 
-    `metrics`: what `/metrics` shows; None: there is no such page.
+    `metrics` and `feed`: what `/metrics` and the dashboard show; None: there is no such page.
 
     Raises:
         OSError: the port cannot be had.
@@ -69,6 +77,10 @@ async def start_http(
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
     if metrics is not None:
         app.add_routes([web.get("/metrics", _metrics_page(metrics))])
+    if feed is not None:
+        from scheduler_service.dashboard.routes import routes
+
+        app.add_routes(routes(feed))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -76,7 +88,7 @@ async def start_http(
     except OSError:
         await runner.cleanup()
         raise
-    return HttpPort(runner, bound, limits)
+    return HttpPort(runner, bound, limits, feed)
 
 
 def _metrics_page(metrics: Collect) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -37,6 +37,7 @@ class ReportOptions:
     nodes: bool = True
     queues: bool = True
     events: int = 50
+    event_kinds: frozenset[str] = frozenset()  # empty: all
 
 
 class ReportBuilder:
@@ -97,7 +98,7 @@ class ReportBuilder:
             report.nodes.extend(self._rows(window))
         if options.queues:
             report.queues.extend(queues.queue_stats(state, window)[:ROWS_MAX])
-        newest = self.eventlog.newest(EventFilter(tenants=tenants))
+        newest = self.eventlog.newest(EventFilter(options.event_kinds, tenants=tenants))
         chosen = [entry for entry, _ in zip(newest, range(options.events), strict=False)]
         report.events.extend(self.events.write(entry) for entry in reversed(chosen))
         return report

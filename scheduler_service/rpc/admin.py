@@ -25,15 +25,15 @@ from scheduler_service.eventlog import EventFilter, EventLog, Watcher
 from scheduler_service.report.build import ReportBuilder, ReportOptions
 from scheduler_service.report.diagnosis import Thresholds
 from scheduler_service.report.events import event_number
-from scheduler_service.report.explain import Explainer, is_incomplete
 from scheduler_service.report.nodes import NodeView
 from scheduler_service.report.queues import queue_stats
 from scheduler_service.report.requests import details, summary
 from scheduler_service.report.statistics import Statistics
-from scheduler_service.report.texts import language_of
+from scheduler_service.report.texts import Language
 from scheduler_service.rpc import admin_filters as filters
 from scheduler_service.rpc import paging, status
 from scheduler_service.rpc.admin_changes import AdminChanges
+from scheduler_service.rpc.admin_explain import AdminExplain
 from scheduler_service.rpc.convert import parse
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.permits import tenant_of
@@ -93,7 +93,7 @@ class AdminPort:
             version=version,
             thresholds=thresholds,
         )
-        self._explainer = Explainer(clock, eventlog)
+        self._explainer = AdminExplain(clock, eventlog)
         self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)
 
     @property
@@ -134,7 +134,7 @@ class AdminPort:
     async def get_report(self, request: pb.GetReportRequest, _: Context) -> pb.GetReportResponse:
         """The whole report."""
         options = filters.report_options(request, self._reports.statistics.window)
-        return pb.GetReportResponse(report=self._report(options))
+        return pb.GetReportResponse(report=self.report(options))
 
     async def watch_report(
         self, request: pb.WatchReportRequest, _: Context
@@ -144,10 +144,10 @@ class AdminPort:
         longest = self._reports.statistics.window
         options = filters.report_options(request.report, longest, prefix="report.")
         while not self._closed.is_set():
-            yield pb.WatchReportResponse(report=self._report(options))
+            yield pb.WatchReportResponse(report=self.report(options))
             await self._until_closed(interval_s)
 
-    def _report(self, options: ReportOptions) -> report_pb2.Report:
+    def report(self, options: ReportOptions) -> report_pb2.Report:
         """Without what names other tenants, where the asker is bound to some."""
         asker = current()
         report = self._reports.build(options, tenants=asker.tenants)
@@ -228,19 +228,16 @@ class AdminPort:
         self, request: pb.ExplainRequestRequest, _: Context
     ) -> pb.ExplainRequestResponse:
         """Why it waits, and what was decided for it."""
-        size, after = paging.page_size(request.page_size), paging.cursor(request)
-        found = filters.find_request(self._state, request.request_id, request.tenant)
-        language = language_of(request.language)
-        made = self._explainer.decisions(self._state, found, language)
-        rows = list(enumerate(made))[int(after) + 1 if after else 0 :]
-        shown, token = paging.page(request, rows, size, lambda row: str(row[0]))
-        return pb.ExplainRequestResponse(
-            request=summary(found, self._clock.now()),
-            wait=self._explainer.wait(self._state, found, language),
-            decisions=[self._explainer.write(decided) for _, decided in shown],
-            incomplete=is_incomplete(self._state, found),
-            next_page_token=token,
+        return self._explainer.answer(self._state, request)
+
+    def explanation(
+        self, request_id: str, tenant: str, language: Language
+    ) -> pb.ExplainRequestResponse:
+        """All decisions of a request, on one page."""
+        asked = pb.ExplainRequestRequest(
+            request_id=request_id, tenant=tenant, language=language, page_size=paging.PAGE_MAX
         )
+        return self._explainer.answer(self._state, asked)
 
     async def list_events(self, request: pb.ListEventsRequest, _: Context) -> pb.ListEventsResponse:
         """Newest first."""

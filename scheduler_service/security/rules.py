@@ -87,4 +87,12 @@ HTTP: Final[dict[tuple[str, str], Rule]] = {
     ("GET", "/healthz"): OPEN,
     ("GET", "/readyz"): OPEN,
     ("GET", "/metrics"): READ,
+    # The page itself says nothing of this scheduler; what it shows comes from the feed.
+    ("GET", "/"): OPEN,
+    ("GET", "/dashboard.css"): OPEN,
+    ("GET", "/dashboard.js"): OPEN,
+    ("GET", "/parts.js"): OPEN,
+    ("GET", "/api/report"): READ,
+    ("GET", "/api/watch"): READ,
+    ("GET", "/api/explain/{request_id}"): READ,
 }

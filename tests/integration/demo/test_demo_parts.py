@@ -25,7 +25,7 @@ from batchyard.cli.demo.checks import checklist
 from batchyard.cli.demo.telling import answers_part, checks_part, verdict
 from batchyard.cli.demo.traces import Collector, spans_of
 from batchyard.cli.demo.view import Progress, View, figures
-from batchyard.cli.views.report import status_document
+from batchyard.cli.views.report import report_document
 from batchyard.v1 import report_pb2 as report
 from tests.integration.demo.evidence_of_a_demo import sound
 
@@ -125,7 +125,7 @@ def a_report() -> dict[str, Any]:
     message.events.add(event_id="1", event="submit", message="nobody needs to hear this")
     message.events.add(event_id="2", event="node_lost", message="node n2 is lost")
     message.pools.add(pool="small")
-    return status_document(message)
+    return report_document(message)
 
 
 def a_view(out: io.StringIO, *, terminal: bool) -> View:

@@ -23,7 +23,8 @@ def test_report_asks_for_window_and_language_and_prints_the_documented_keys(
     assert done.exit_code == 0, done.err
     assert list(done.json) == [
         "report_name", "generate_time", "window_s", "queue_size", "oldest_wait_ms", "nodes",
-        "logs", "totals", "window_totals", "diagnosis",
+        "logs", "totals", "window_totals", "diagnosis", "queues", "pools", "costs", "slowest",
+        "backlog", "scheduler_version", "uptime_ms",
     ]  # fmt: skip
     (request,) = scripted.requests("GetReport")
     assert request.window.seconds == 600
@@ -321,3 +322,13 @@ def test_follow_finds_a_request_inside_a_batch(against: Any, scripted: Scripted)
     done = against("events", "list", "-f", "--request", "r1", "-o", "json")
     (line,) = done.lines
     assert '"event": "dispatch_batch"' in line
+
+
+def test_top_follows_one_stream_with_the_slowest_requests(against: Any, scripted: Scripted) -> None:
+    message = busy_report()
+    message.slowest.add(request_id="the-slow-one", priority=3, age=length(9))
+    scripted.on("WatchReport", [admin.WatchReportResponse(report=message)])
+    done = against("top", "-o", "wide", "--interval", "200ms")
+    assert done.exit_code == 3  # the stream ended
+    assert "the-slow-one" in done.out
+    assert scripted.requests("WatchReport")[0].interval.nanos == 200_000_000

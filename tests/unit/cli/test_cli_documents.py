@@ -13,12 +13,13 @@ from tests.unit.cli.messages import busy_report, node
 
 REPORT_KEYS = [
     "report_name", "generate_time", "window_s", "queue_size", "oldest_wait_ms", "nodes", "logs",
-    "totals", "window_totals", "diagnosis",
+    "totals", "window_totals", "diagnosis", "queues", "pools", "costs", "slowest", "backlog",
+    "scheduler_version", "uptime_ms",
 ]  # fmt: skip
 NODE_KEYS = [
     "node_id", "model_name", "models", "state", "availability", "health", "running", "slots",
     "max_batch_size", "avg_latency_ms", "failure_rate", "can_accept", "cannot_accept_reason",
-    "total_finished", "total_failed",
+    "total_finished", "total_failed", "utilization", "price_per_hour",
 ]  # fmt: skip
 
 
@@ -97,7 +98,7 @@ def test_milliseconds_are_whole_where_they_can_be() -> None:
 
 def test_node_document_joins_what_the_node_says_with_the_books_about_it() -> None:
     document = node_document(node("n1"))
-    assert list(document)[:15] == NODE_KEYS
+    assert list(document)[:17] == NODE_KEYS
     (engine,) = document["engines"]
     assert engine["load"]["kv_utilization"] == 0.5
     assert engine["ledger"]["in_flight"] == 2

@@ -19,7 +19,7 @@ from batchyard.cli.grid import without_middle
 from batchyard.cli.screens import report_screen, status_screen
 from batchyard.cli.settings import Settings
 from batchyard.cli.views.nodes import LIST_COLUMNS
-from batchyard.cli.views.report import report_document, status_document
+from batchyard.cli.views.report import report_document
 from batchyard.cli.words import CHINESE, ENGLISH
 from tests.unit.cli.messages import busy_report
 
@@ -98,7 +98,7 @@ def test_control_characters_never_reach_the_terminal() -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_status_fits_the_width_of_the_terminal(width: int) -> None:
-    lines = drawn(status_screen(status_document(busy_report())), width)
+    lines = drawn(status_screen(report_document(busy_report())), width)
     assert max(cell_len(line) for line in lines) <= width
     shown = "\n".join(lines)
     assert "p10: 2 (2.0s)" in shown
@@ -109,7 +109,7 @@ def test_status_fits_the_width_of_the_terminal(width: int) -> None:
 
 
 def test_status_of_80_columns_cuts_no_column_of_the_nodes_table() -> None:
-    shown = "\n".join(drawn(status_screen(status_document(busy_report())), 80))
+    shown = "\n".join(drawn(status_screen(report_document(busy_report())), 80))
     for column in ("NODE", "STATE", "MODEL", "SLOTS IN USE", "AVG", "FAIL", "OK", "ACCEPTS"):
         assert column in shown
     assert "▇▇▁▁ 2/4" in shown
@@ -120,7 +120,7 @@ def test_long_names_give_way_before_states_and_figures() -> None:
     message = busy_report()
     message.nodes[0].node_id = "ip-10-11-12-13.eu-west-1.compute.internal-7621"
     message.nodes[0].models[0] = "llama-3.1-70b-instruct-fp8"
-    shown = "\n".join(drawn(status_screen(status_document(message)), 80))
+    shown = "\n".join(drawn(status_screen(report_document(message)), 80))
     assert "llama-3…" in shown
     assert "ip-10-…-7621" in shown
     assert "healthy" in shown
@@ -134,7 +134,7 @@ def test_nodes_of_one_family_stay_apart_on_80_columns(screen: Callable[..., obje
     for number, node in enumerate(message.nodes):
         node.node_id = f"auto-12683-{number}"
         node.models[:] = ["smollm2-135m-instruct"]
-    shown = "\n".join(drawn(screen(status_document(message)), 80))
+    shown = "\n".join(drawn(screen(report_document(message)), 80))
     starts = {line.split()[0] for line in shown.splitlines() if line.startswith("auto")}
     assert len(starts) == len(message.nodes)
 
@@ -155,7 +155,7 @@ def test_an_id_is_cut_in_its_middle(text: str, cells: int, shown: str) -> None:
 def test_queues_are_read_on_80_columns() -> None:
     from batchyard.cli.views.queues import LIST_COLUMNS as QUEUES
 
-    rows = status_document(busy_report())["queues"]
+    rows = report_document(busy_report())["queues"]
     rows[0] |= {"arrivals_per_second": 10.568404, "departures_per_second": 0.069299}
     lines = drawn(output.table(rows, QUEUES), 80)
     assert max(cell_len(line) for line in lines) <= 80
@@ -167,7 +167,7 @@ def test_status_leaves_room_for_the_height_of_the_terminal() -> None:
     message = busy_report()
     for number in range(50):
         message.events.add(event="submit", event_id=str(number), message=f"r{number}")
-    lines = drawn(status_screen(status_document(message), height=24), 80)
+    lines = drawn(status_screen(report_document(message), height=24), 80)
     assert len(lines) <= 24
 
 

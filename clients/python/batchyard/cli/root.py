@@ -18,6 +18,7 @@ ENTRIES = {
     "demo": Entry(_AT + "demo:demo", "Play a peak of requests and show every decision."),
     "run": Entry(_AT + "run:run", "Send one prompt and print the answer."),
     "status": Entry(_AT + "status:status", "Queue, nodes, totals and scale target; --watch: live."),
+    "top": Entry(_AT + "top:top", "Follow it live on the whole terminal: the dashboard's twin."),
     "report": Entry(_AT + "report:report", "The report over a window, with a diagnosis in words."),
     "nodes": Entry(_AT + "nodes:nodes", "List, show, cordon, uncordon, drain.", ("node",)),
     "models": Entry(_AT + "models:models", "List the models that can be asked for.", ("model",)),

@@ -24,6 +24,18 @@ MAIN_TOTALS = (
     "received", "succeeded", "failed", "rejected", "cancelled", "expired",
     "degraded", "failovers", "preemptions",
 )  # fmt: skip
+TOP_SLOWEST = 5
+SLOWEST_COLUMNS = (
+    Column("request_id", "REQUEST", cut=True, keep_end=True),
+    duration("age_ms", "TOOK"),
+    duration("queue_duration_ms", "QUEUED"),
+    Column("finish_reason", "END"),
+    number("priority", "PRIO"),
+    Column("model", "MODEL", cut=True),
+    Column("node_id", "NODE", cut=True, keep_end=True),
+    number("attempts", "TRIES"),
+    Column("trace_id", "TRACE", cut=True),
+)
 _EVENT_FIELDS_SHOWN_ELSEWHERE = {"event", "time", "event_id", "message", "items", "trace_id"}
 
 STATUS_NODE_COLUMNS = (
@@ -55,6 +67,16 @@ def status_screen(document: Document, *, height: int | None = None) -> Renderabl
     room = 8 if height is None else max(0, min(12, height - used - 3))
     if room and document["logs"]:
         parts += [_heading(ENGLISH.events), *_event_lines(document["logs"][-room:])]
+    return Group(*parts)
+
+
+def top_screen(document: Document, *, height: int | None = None) -> RenderableType:
+    """What `top` shows: the screen of `status`, and the slowest requests of the window."""
+    slowest = document["slowest"][:TOP_SLOWEST]
+    left = None if height is None else height - len(slowest) - 3
+    parts: list[RenderableType] = [status_screen(document, height=left)]
+    if slowest:
+        parts += [Text(), _heading("Slowest requests"), table(slowest, SLOWEST_COLUMNS)]
     return Group(*parts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from batchyard import AsyncAdmin
     from batchyard.cli.views.plain import Document
     from batchyard.v1 import Report
+
+Screen = Callable[..., Any]  # a document and the terminal's height to something drawn
 
 
 @click.command()
@@ -32,20 +34,27 @@ if TYPE_CHECKING:
 @pass_settings
 def status(settings: Settings, watch: bool, interval: float) -> None:
     """Show cluster, queue by priority (10 = most urgent), nodes, totals, scale target, events."""
+    from batchyard.cli.screens import status_screen
+
     if not watch:
         _show(settings, ask_admin(settings, lambda admin: admin.report(max_events=50)))
         return
+    watch_reports(settings, interval, status_screen)
+
+
+def watch_reports(settings: Settings, interval: float, screen: Screen) -> None:
+    """Until Ctrl-C: a screen on a terminal, a line per message elsewhere."""
     if settings.format() in ("table", "wide"):
-        _watch_screen(settings, interval)
+        _watch_screen(settings, interval, screen)
     else:
         ask_admin(settings, lambda admin: _follow(admin, interval, _line_of(settings)))
 
 
 def _show(settings: Settings, message: Report) -> None:
     from batchyard.cli.screens import status_screen, status_tsv
-    from batchyard.cli.views.report import status_document
+    from batchyard.cli.views.report import report_document
 
-    document = status_document(message)
+    document = report_document(message)
     form = settings.format()
     if form in ("json", "yaml"):
         emit_document(form, document)
@@ -57,17 +66,15 @@ def _show(settings: Settings, message: Report) -> None:
         console().print(status_screen(document))
 
 
-def _watch_screen(settings: Settings, interval: float) -> None:
+def _watch_screen(settings: Settings, interval: float, screen: Screen) -> None:
     """The whole terminal, redrawn with each message of the stream."""
     from rich.live import Live
-
-    from batchyard.cli.screens import status_screen
 
     terminal = console()
     with Live(console=terminal, screen=terminal.is_terminal, auto_refresh=False) as live:
 
         def draw(document: Document) -> None:
-            live.update(status_screen(document, height=terminal.height), refresh=True)
+            live.update(screen(document, height=terminal.height), refresh=True)
 
         ask_admin(settings, lambda admin: _follow(admin, interval, draw))
 
@@ -89,8 +96,8 @@ def _line_of(settings: Settings) -> Callable[[Document], None]:
 
 
 async def _follow(admin: AsyncAdmin, interval: float, show: Callable[[Document], None]) -> None:
-    from batchyard.cli.views.report import status_document
+    from batchyard.cli.views.report import report_document
 
     async for message in admin.watch_report(interval=interval):
-        show(status_document(message))
+        show(report_document(message))
     raise CliError.stream_ended()

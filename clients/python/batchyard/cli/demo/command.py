@@ -156,11 +156,11 @@ class _Demo:
     async def _follow(self, admin: AsyncAdmin) -> None:
         """The one stream of reports: the screen and all conditions live on it."""
         from batchyard import BatchyardError
-        from batchyard.cli.views.report import status_document
+        from batchyard.cli.views.report import report_document
 
         try:
             async for report in admin.watch_report(interval=LOOK_S, max_events=200):
-                document = status_document(report)
+                document = report_document(report)
                 self._board.report(document)
                 self._view.show(document)
         except BatchyardError as error:

@@ -59,6 +59,8 @@ def node_row(summary: report.NodeSummary) -> Document:
         "cannot_accept_reason": row["cannot_accept_reason"],
         "total_finished": row["total_finished"],
         "total_failed": row["total_failed"],
+        "utilization": row["utilization"],
+        "price_per_hour": row["price_per_hour"],
     }
 
 

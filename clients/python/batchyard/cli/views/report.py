@@ -25,17 +25,11 @@ def report_document(message: report.Report) -> Document:
             {key: row[key] for key in ("code", "severity", "text", "reason")}
             for row in whole["diagnosis"]
         ],
+        "queues": [queue_row(queue) for queue in message.queues],
+        **{key: whole[key] for key in ("pools", "costs", "slowest", "backlog")},
+        "scheduler_version": message.scheduler_version,
+        "uptime_ms": whole["uptime_ms"],
     }
-
-
-def status_document(message: report.Report) -> Document:
-    """The report and what else `status` shows: queues, pools with their scale target, backlog."""
-    whole = plain(message)
-    document = report_document(message)
-    document["queues"] = [queue_row(queue) for queue in message.queues]
-    for key in ("pools", "backlog", "scheduler_version", "uptime_ms"):
-        document[key] = whole[key]
-    return document
 
 
 def queue_row(queue: report.QueueStats) -> Document:
