@@ -14,7 +14,7 @@ import os
 from collections.abc import Container
 from dataclasses import dataclass
 
-from scheduler_service import http
+from scheduler_service import http, recorded
 from scheduler_service.actuators.command import CommandActuator
 from scheduler_service.actuators.process import ProcessActuator
 from scheduler_service.clock import Clock
@@ -66,8 +66,9 @@ class App:
         self._results = ResultBuilder(self._clock)
         self._scaler: ProcessActuator | CommandActuator | None = None
         self._effects = Effects(self._results, self._scale)
+        self._recording = recorded.start(config)
         self.driver = Driver(
-            Scheduler(config.core_settings(term=identity.term), config.policy_set()),
+            recorded.core_of(config, identity.term, self._recording),
             clock=self._clock,
             execute=self._effects.execute,
             on_fault=self._start_anew,
@@ -284,6 +285,8 @@ class App:
         self._guard.stop()
         self.driver.close()
         await self._observers.stop()
+        if self._recording is not None:
+            self._recording.close()
         self._identity.close()
 
     async def _open_calls_end(self, within_s: float) -> None:

@@ -20,6 +20,7 @@ from scheduler_service.config_failover import (
     failover_settings,
 )
 from scheduler_service.config_policies import read_options, scale_options
+from scheduler_service.config_recording import RecordingSection
 from scheduler_service.config_security import (
     AbuseSection,
     AuthSection,
@@ -358,6 +359,7 @@ class SchedulerConfig(Section):
     """For requests that name no model and whose task type has none."""
     autoscale: AutoscaleSection = AutoscaleSection()
     report: ReportSection = ReportSection()
+    recording: RecordingSection = RecordingSection()
     log: LogSection = LogSection()
 
     def core_settings(self, *, term: int) -> CoreSettings:

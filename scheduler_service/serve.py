@@ -14,6 +14,7 @@ from typing import Final
 from scheduler_service.app import App
 from scheduler_service.config_sources import LoadedConfig
 from scheduler_service.identity import IdentityError, load_identity
+from scheduler_service.recorded import RecordingRefused
 from scheduler_service.security.guard import GuardError
 from scheduler_service.servers import BindError
 from service_kit.open_files import raise_limit
@@ -22,7 +23,8 @@ from service_kit.version import package_version
 
 log = logging.getLogger(__name__)
 
-CANNOT_SERVE: Final = (BindError, IdentityError, GuardError)  # what `until_stopped` raises
+# What `until_stopped` raises.
+CANNOT_SERVE: Final = (BindError, IdentityError, GuardError, RecordingRefused)
 
 
 async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
@@ -33,6 +35,7 @@ async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
         BindError: a port cannot be had.
         IdentityError: the state folder cannot be used.
         GuardError: certificates or grants cannot be used.
+        RecordingRefused: the file for the recording cannot be written.
     """
     _check_open_files(loaded.config.abuse.connections)
     loop = asyncio.get_running_loop()

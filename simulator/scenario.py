@@ -21,6 +21,7 @@ from scheduler_service.core.outcomes import EngineMode, RequestClass, ResumeMode
 from scheduler_service.core.settings import QueueSettings
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Duration, Instant
 from scheduler_service.policies import build
+from scheduler_service.recording.file import RecordingFile
 from simulator.agent_node import AgentNode
 from simulator.calibration import MEASURED_2023
 from simulator.callers import Callers, Terms
@@ -109,7 +110,11 @@ class Outcome:
 
 
 def run(
-    scenario: Scenario, *, log: Sink | None = None, watchers: tuple[Watcher, ...] = ()
+    scenario: Scenario,
+    *,
+    log: Sink | None = None,
+    watchers: tuple[Watcher, ...] = (),
+    record: RecordingFile | None = None,
 ) -> Outcome:
     """Run it.
 
@@ -117,19 +122,28 @@ def run(
         Broken: a promise was not kept; the message says when, and which seed.
     """
     try:
-        return _run(scenario, log, watchers)
+        return _run(scenario, log, watchers, record)
     except Broken as broken:
         again = f"python -m simulator {scenario.name} --seed {scenario.seed}"
         raise Broken(f"{broken} (again: {again})") from broken
 
 
-def _run(scenario: Scenario, sink: Sink | None, watchers: tuple[Watcher, ...]) -> Outcome:
+def _run(
+    scenario: Scenario,
+    sink: Sink | None,
+    watchers: tuple[Watcher, ...],
+    record: RecordingFile | None,
+) -> Outcome:
     queue = QueueSettings(floor_every=scenario.floor_every, no_node_grace=60 * SECOND)
     core = CoreSettings(
         seed=scenario.seed, queue=queue, known_models=_models(scenario), check_every=16
     )
     settings = WorldSettings(
-        core=core, seed=scenario.seed, coalesce=scenario.coalesce, sample_every=NEVER
+        core=core,
+        seed=scenario.seed,
+        coalesce=scenario.coalesce,
+        sample_every=NEVER,
+        record=record,
     )
     world = World(settings, scenario.policies())
     log, metrics, accounts = EventLog(sink), Metrics(), Accounts()

@@ -22,6 +22,8 @@ from scheduler_service.core import commands as cmd
 from scheduler_service.core import events as ev
 from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.types import NEVER, SECOND, Attempt, Batch, Duration, Instant, Request
+from scheduler_service.recording.file import RecordingFile
+from scheduler_service.recording.scheduler import RecordingScheduler
 from simulator.agenda import Agenda
 from simulator.tickets import Ticket
 from simulator.watchers import Watcher, Watching
@@ -69,6 +71,7 @@ class WorldSettings:
     decision_cost: Callable[[int, int], Duration] | None = None  # of (events, commands)
     sample_every: Duration = SECOND  # between looks at queue and nodes; NEVER: none
     heartbeat: Duration = SECOND
+    record: RecordingFile | None = None  # what the core hears and decides goes there
 
 
 class World:
@@ -77,7 +80,10 @@ class World:
     def __init__(self, settings: WorldSettings, policies: PolicySet) -> None:
         self.settings = settings
         self.agenda = Agenda()
-        self.scheduler = Scheduler(settings.core, policies)
+        if settings.record is None:
+            self.scheduler = Scheduler(settings.core, policies)
+        else:
+            self.scheduler = RecordingScheduler(settings.core, policies, settings.record)
         self.sessions: dict[tuple[str, int], NodeSession] = {}
         # Sessions of modelled nodes that live, and what each has to say at a heartbeat.
         self.beating: dict[tuple[str, int], Callable[[], None]] = {}
