@@ -36,7 +36,10 @@ from simulator.nodes import ModelledNode
 from simulator.world import World
 
 SLOTS: Final = 64  # of a continuous engine, unless a fleet says otherwise: as far as was measured
-_PART = re.compile(r"(?:(?P<count>\d+)x)?(?P<kind>[A-Za-z][\w.-]*)(?:@(?P<slots>\d+))?")
+_PART = re.compile(
+    r"(?:(?P<count>\d+)x)?(?P<kind>[A-Za-z][\w.-]*)(?:@(?P<slots>\d+))?"
+    r"(?:=(?P<models>[\w./:-]+(?:\+[\w./:-]+)*))?"
+)
 
 
 class FleetError(ValueError):
@@ -141,7 +144,8 @@ class Group:
 
 
 def parse(text: str) -> list[Group]:
-    """A fleet: "COUNTxKIND", parts joined by commas, "@SLOTS" where a kind's own are not meant.
+    """A fleet: "COUNTxKIND", parts joined by commas, "@SLOTS" where a kind's own are not meant,
+    "=MODEL+MODEL" for what they serve ("m" where not said).
 
     Raises:
         FleetError: it is none.
@@ -152,7 +156,10 @@ def parse(text: str) -> list[Group]:
         if match is None:
             raise FleetError(f"{part!r} is not COUNTxKIND, as in 4xH100-70B or 2xH100-70B@32")
         count = int(match["count"] or 1)
-        groups.append(Group(count, kind(match["kind"], int(match["slots"] or 0))))
+        made = kind(match["kind"], int(match["slots"] or 0))
+        if match["models"]:
+            made = replace(made, models=tuple(match["models"].split("+")))
+        groups.append(Group(count, made))
     return groups
 
 

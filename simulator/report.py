@@ -9,14 +9,13 @@ from simulator.summary import Part, Summary
 Row = tuple[str, Callable[[Summary], str]]
 
 
-def table(summaries: Sequence[Summary]) -> str:
-    """All runs, side by side; rows that say nothing for any of them are left out."""
-    rows = [*_HEAD, *_parts(summaries), *_TAIL]
-    lines = [["", *(s.name or f"run {n}" for n, s in enumerate(summaries, 1))]]
-    for name, show in rows:
-        cells = [show(s) for s in summaries]
-        if any(cell not in ("", "0", "-") for cell in cells):
-            lines.append([name, *cells])
+def table(summaries: Sequence[Summary], *, tenants: int | None = None) -> str:
+    """All runs, side by side; `tenants`: so many of the largest, None: all that are known."""
+    return aligned(cells(summaries, tenants=tenants))
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """The first column to the left, all others to the right."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "  ".join(
@@ -25,6 +24,17 @@ def table(summaries: Sequence[Summary]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def cells(summaries: Sequence[Summary], *, tenants: int | None = None) -> list[list[str]]:
+    """The table's rows, names first. Those that say nothing for any run are left out."""
+    rows = [*_HEAD, *_parts(summaries, tenants), *_TAIL]
+    lines = [["", *(s.name or f"run {n}" for n, s in enumerate(summaries, 1))]]
+    for name, show in rows:
+        shown = [show(s) for s in summaries]
+        if any(cell not in ("", "0", "-") for cell in shown):
+            lines.append([name, *shown])
+    return lines
 
 
 def seconds(value: float) -> str:
@@ -82,7 +92,7 @@ _TAIL: tuple[Row, ...] = (
 )
 
 
-def _parts(summaries: Sequence[Summary]) -> list[Row]:
+def _parts(summaries: Sequence[Summary], most: int | None) -> list[Row]:
     """Per priority, where there are several; per tenant, those that are large in any run."""
     rows: list[Row] = []
     priorities = sorted({p for s in summaries for p in s.priorities}, reverse=True)
@@ -90,7 +100,7 @@ def _parts(summaries: Sequence[Summary]) -> list[Row]:
         for priority in priorities:
             rows += _rows_of(f"p{priority}", _of_priority(priority))
     tenants = list(dict.fromkeys(name for s in summaries for name in s.tenants))
-    for name in tenants:
+    for name in tenants[:most]:
         rows += _rows_of(name or "-", _of_tenant(name))
     return rows
 

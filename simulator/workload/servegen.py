@@ -12,8 +12,9 @@ import gzip
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from scheduler_service.core.types import SECOND, Duration, Instant
 from simulator.workload.arrival import Arrival
@@ -36,13 +37,32 @@ class ClientWindow:
     shape: float
 
 
-def windows() -> dict[int, list[ClientWindow]]:
-    """All bundled windows, by start in seconds."""
+def is_windows(first: str) -> bool:
+    """Whether a file that begins with this line holds client windows."""
+    columns = {column.strip() for column in first.split(",")}
+    return {"client", "window_start_s", "rate_rps", "pattern", "p1"} <= columns
+
+
+def windows(path: Path = BUNDLED) -> dict[int, list[ClientWindow]]:
+    """All windows of a file, by start in seconds.
+
+    Raises:
+        TraceError: it cannot be read as one.
+    """
+    try:
+        return _windows(path)
+    except (KeyError, TypeError, ValueError) as fault:
+        raise TraceError(f"{path.name}: {fault}") from fault
+
+
+def _windows(path: Path) -> dict[int, list[ClientWindow]]:
     found: dict[int, list[ClientWindow]] = {}
-    with gzip.open(BUNDLED, "rt", encoding="utf-8", newline="") as file:
+    zipped = path.read_bytes()[:2] == b"\x1f\x8b"
+    opened: Any = gzip.open if zipped else open
+    with opened(path, "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if row["pattern"] not in ("Gamma", "Weibull"):
-                raise TraceError(f"{BUNDLED.name}: no law {row['pattern']!r}")
+                raise TraceError(f"no law {row['pattern']!r}")
             start = int(row["window_start_s"])
             found.setdefault(start, []).append(
                 ClientWindow(
@@ -63,10 +83,11 @@ def servegen(
     start: Instant = 0,
     lasts: Duration = 6 * WINDOW,
     scale: float = 1.0,
+    path: Path = BUNDLED,
 ) -> Iterator[Arrival]:
     """Requests of the windows from `start` on, at `scale` times their rate, from instant 0 on."""
     random = Random(f"{seed}/servegen")
-    by_start = windows()
+    by_start = windows(path)
     for begin in range(start // SECOND, (start + lasts) // SECOND, WINDOW // SECOND):
         streams = [_instants(w, random, scale) for w in by_start.get(begin, ())]
         for at, client in heapq.merge(*streams):
