@@ -28,13 +28,16 @@ def curves(metrics: Metrics) -> dict[str, Any]:
 
 
 def _over_time(series: Series, ended_at: int) -> dict[str, list[float]]:
-    """Up to the last outcome: what idles after it says nothing."""
-    count = sum(1 for at in series.at if at <= ended_at) or len(series.at)
-    size = -(-count // POINTS) or 1
+    """Up to the last outcome: what idles after it says nothing. The first look is before the first
+    step, when no node has joined yet.
+    """
+    first = min(1, len(series.at) - 1)
+    count = max(first + 1, sum(1 for at in series.at if at <= ended_at))
+    size = -(-(count - first) // POINTS)
     found: dict[str, list[float]] = {
         "at_s": [], "waiting": [], "oldest_s": [], "utilisation": [], "nodes": [],
     }  # fmt: skip
-    for begin in range(0, count, size):
+    for begin in range(first, count, size):
         part = slice(begin, min(count, begin + size))
         slots = sum(series.slots[part])
         found["at_s"].append(round(series.at[begin] / SECOND, 3))

@@ -181,9 +181,9 @@ class Fleet:
                 self.start(group.kind)
         world.scale = self.on_scale
 
-    def start(self, kind: NodeKind) -> ModelledNode:
-        """A node, there at once."""
-        node_id = f"n{self._started:04}"
+    def start(self, kind: NodeKind, node_id: str = "") -> ModelledNode:
+        """A node, there at once; numbered where no id is given."""
+        node_id = node_id or f"n{self._started:04}"
         self._started += 1
         node = ModelledNode(self.world, node_id, kind, managed=self._managed)
         self.nodes[node_id] = node
@@ -230,7 +230,8 @@ class Fleet:
     def cost(self) -> float:
         """Node-hours by price."""
         total = sum(n.uptime() * n.kind.price_per_hour for n in self.nodes.values())
-        return (total + self.ordered * self.groups[0].kind.price_per_hour) / (3600 * SECOND)
+        price = self.groups[0].kind.price_per_hour if self.groups else 0.0
+        return (total + self.ordered * price) / (3600 * SECOND)
 
     def busy(self) -> Duration:
         """Input-time spent in engines."""

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from scheduler_service.core import Scheduler, records
 from scheduler_service.core import commands as cmd
-from scheduler_service.core import records
 from scheduler_service.core.outcomes import NodeAvailability, Outcome
 from scheduler_service.core.records import Record
 from scheduler_service.core.types import Duration, Instant, Request
@@ -131,7 +131,11 @@ class Metrics(Watcher):
 
     def on_sampled(self, now: Instant, world: World) -> None:
         """One look."""
-        state, series = world.scheduler.state, self.series
+        self.look(now, world.scheduler)
+
+    def look(self, now: Instant, scheduler: Scheduler) -> None:
+        """At queue and nodes of this core."""
+        state, series = scheduler.state, self.series
         waiting = jobs = 0
         oldest = now
         for pool in state.pools.values():

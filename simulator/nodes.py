@@ -100,7 +100,7 @@ class ModelledNode:
         boot_id = f"{self.node_id}.{self._lives}"
         world.post(ev.NodeJoined(self.node_id, boot_id, self._epoch, spec, running))
 
-    def kill(self) -> None:
+    def kill(self, *, seen_after: Duration = BREAK_SEEN) -> None:
         """Its process dies with all that it holds; the scheduler sees the stream break."""
         if self.up_since < 0:
             return
@@ -112,7 +112,7 @@ class ModelledNode:
         self._ended.clear()
         epoch = self._epoch
         self.world.beating.pop((self.node_id, epoch), None)
-        self.agenda.at(self.agenda.now + BREAK_SEEN, self._seen_broken, epoch)
+        self.agenda.at(self.agenda.now + seen_after, self._seen_broken, epoch)
 
     def _seen_broken(self, epoch: int) -> None:
         self.world.end_session(self.node_id, epoch)

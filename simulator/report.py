@@ -51,18 +51,24 @@ def share(value: float) -> str:
     return f"{100 * value:.2f} %"
 
 
-def _times(show: Callable[[Part], tuple[float, float]]) -> Callable[[Part | None], str]:
+def _times(
+    show: Callable[[Part], tuple[float, float]], *, known: bool = False
+) -> Callable[[Part | None], str]:
+    """`known`: it takes some time always, so 0 means that nobody looked."""
+
     def cell(part: Part | None) -> str:
         if part is None or not part.succeeded:
             return "-"
         p50, p99 = show(part)
+        if known and not p99:
+            return "-"
         return f"{seconds(p50)} / {seconds(p99)}"
 
     return cell
 
 
 _wait = _times(lambda part: (part.wait.p50, part.wait.p99))
-_ttft = _times(lambda part: (part.ttft.p50, part.ttft.p99))
+_ttft = _times(lambda part: (part.ttft.p50, part.ttft.p99), known=True)
 _total = _times(lambda part: (part.total.p50, part.total.p99))
 
 

@@ -1,7 +1,8 @@
 """How do events and settings become JSON and come back? By their annotated types.
 
-A dataclass becomes an object of the fields that differ from their defaults, an enum its name, a
-tuple a list. So a new event or field needs no word here. What a caller wrote or a model said never
+A dataclass becomes an object, an enum its name, a tuple a list; of events the fields that differ
+from their defaults, of settings and policies all, for defaults change between versions. A new event
+or field needs no word here. What a caller wrote or a model said never
 gets in: texts and payloads are left out, serialised parameters (stop words, schemas) become a
 digest, which is enough as they are only compared.
 """
@@ -38,7 +39,7 @@ _NAMES: Final = {kind.__name__: kind for kind in typing.get_args(ev.Event)}
 
 Encode = Callable[[Any], Any]
 Decode = Callable[[Any], Any]
-_OBJECTS: Final[dict[type, tuple[Encode, Decode]]] = {}
+_OBJECTS: Final[dict[tuple[type, bool], tuple[Encode, Decode]]] = {}
 
 
 class CodecError(ValueError):
@@ -48,7 +49,7 @@ class CodecError(ValueError):
 def encode_event(event: ev.Event) -> list[Any]:
     """[name, fields]."""
     kind = type(event)
-    return [kind.__name__, _object(kind)[0](event)]
+    return [kind.__name__, _object(kind, whole=False)[0](event)]
 
 
 def decode_event(given: Any) -> ev.Event:
@@ -67,8 +68,8 @@ def decode_event(given: Any) -> ev.Event:
 
 
 def encode(value: Any) -> Any:
-    """A dataclass as JSON."""
-    return _object(type(value))[0](value)
+    """A dataclass as JSON, with all its fields."""
+    return _object(type(value), whole=True)[0](value)
 
 
 def decode(kind: type[Any], given: Any) -> Any:
@@ -78,21 +79,22 @@ def decode(kind: type[Any], given: Any) -> Any:
         CodecError: it is none.
     """
     try:
-        return _object(kind)[1](given)
+        return _object(kind, whole=True)[1](given)
     except (TypeError, ValueError, KeyError, AttributeError) as fault:
         raise CodecError(f"no {kind.__name__} of this version: {fault}") from fault
 
 
-def _object(kind: type[Any]) -> tuple[Encode, Decode]:
-    """Both ways for a dataclass, made once."""
-    if kind not in _OBJECTS:
-        _OBJECTS[kind] = _make(kind)
-    return _OBJECTS[kind]
+def _object(kind: type[Any], *, whole: bool) -> tuple[Encode, Decode]:
+    """Both ways for a dataclass, made once. `whole`: defaults are written, too."""
+    key = kind, whole
+    if key not in _OBJECTS:
+        _OBJECTS[key] = _make(kind, whole=whole)
+    return _OBJECTS[key]
 
 
-def _make(kind: type[Any]) -> tuple[Encode, Decode]:
+def _make(kind: type[Any], *, whole: bool) -> tuple[Encode, Decode]:
     fields = written(kind)
-    ways = {field.name: _ways(_hint(kind, field)) for field in fields}
+    ways = {field.name: _ways(_hint(kind, field), whole=whole) for field in fields}
     if kind is Traits:
         ways["params"] = (_digest, bytes.fromhex)
     plan = [(field.name, _default(field), ways[field.name][0]) for field in fields]
@@ -107,7 +109,7 @@ def _make(kind: type[Any]) -> tuple[Encode, Decode]:
         found = {}
         for name, default, way in plan:
             given = getattr(value, name)
-            if given != default:
+            if whole or given != default:
                 found[name] = way(given)
         return found
 
@@ -148,15 +150,15 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _ways(hint: Any) -> tuple[Encode, Decode]:
+def _ways(hint: Any, *, whole: bool) -> tuple[Encode, Decode]:
     """Both ways for a type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _optional(*_ways(next(a for a in arguments if a is not type(None))))
+        return _optional(*_ways(next(a for a in arguments if a is not type(None)), whole=whole))
     if origin in (list, tuple, frozenset):
-        return _many(origin, arguments)
+        return _many(origin, arguments, whole=whole)
     if origin is not None and issubclass(origin, Mapping):
-        forth, back = _ways(arguments[1])
+        forth, back = _ways(arguments[1], whole=whole)
         return (
             lambda value: {key: forth(part) for key, part in value.items()},
             lambda given: {key: back(part) for key, part in given.items()},
@@ -164,7 +166,7 @@ def _ways(hint: Any) -> tuple[Encode, Decode]:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return (lambda value: value.name), hint.__getitem__
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _object(hint)
+        return _object(hint, whole=whole)
     if hint in (int, float, str, bool):
         return _same, _same
     if hint is bytes:
@@ -179,14 +181,14 @@ def _optional(forth: Encode, back: Decode) -> tuple[Encode, Decode]:
     )
 
 
-def _many(origin: type[Any], arguments: tuple[Any, ...]) -> tuple[Encode, Decode]:
+def _many(origin: type[Any], arguments: tuple[Any, ...], *, whole: bool) -> tuple[Encode, Decode]:
     if origin is tuple and arguments[-1] is not Ellipsis:
-        pairs = [_ways(argument) for argument in arguments]
+        pairs = [_ways(argument, whole=whole) for argument in arguments]
         return (
             lambda value: [way[0](part) for way, part in zip(pairs, value, strict=True)],
             lambda given: tuple(way[1](part) for way, part in zip(pairs, given, strict=True)),
         )
-    forth, back = _ways(arguments[0])
+    forth, back = _ways(arguments[0], whole=whole)
     order: Callable[[Any], Any] = sorted if origin is frozenset else iter
     return (
         lambda value: [forth(part) for part in order(value)],

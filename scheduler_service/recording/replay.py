@@ -7,16 +7,33 @@ has not made. What another policy would have led to is a question for the simula
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from scheduler_service.core.commands import Command
 from scheduler_service.core.interfaces import PolicySet
+from scheduler_service.core.records import Record
 from scheduler_service.core.scheduler import Scheduler
 from scheduler_service.core.settings import CoreSettings
 from scheduler_service.core.types import Duration
 from scheduler_service.recording.decisions import describe
 from scheduler_service.recording.reader import Recording, Step
 from scheduler_service.recording.scheduler import hear
+
+
+class Observer(Protocol):
+    """Looks on while a recording is run."""
+
+    def before(self, step: Step, core: Scheduler) -> None:
+        """What it is about to hear."""
+        ...
+
+    def after(
+        self, step: Step, core: Scheduler, commands: Sequence[Command], records: Sequence[Record]
+    ) -> None:
+        """What it decided."""
+        ...
 
 
 @dataclass(slots=True)
@@ -45,7 +62,7 @@ def replay(
     *,
     policies: PolicySet | None = None,
     settings: CoreSettings | None = None,
-    on_step: Callable[[Step], None] | None = None,
+    observer: Observer | None = None,
 ) -> Replayed:
     """Run it, with its own policies and settings unless others are given.
 
@@ -63,9 +80,9 @@ def replay(
         for event in step.happened:
             for request in getattr(event, "requests", ()):
                 done.requests[request.rid] = request.request_id
-        if on_step is not None:
-            on_step(step)
-        decided = _run(core, step)
+        if observer is not None:
+            observer.before(step, core)
+        decided = _run(core, step, observer)
         expected = [f"fault {step.fault}"] if step.fault else step.decisions
         if decided != expected:
             done.difference = Difference(step.number, done.lasted, *_apart(expected, decided))
@@ -74,14 +91,16 @@ def replay(
     return done
 
 
-def _run(core: Scheduler, step: Step) -> list[str]:
+def _run(core: Scheduler, step: Step, observer: Observer | None) -> list[str]:
     if not hear(core.relay, step.heard):
         return ["an attempt spoke that this core had silenced"]
     try:
         commands = core.step(step.at, step.happened)
     except Exception as fault:  # a recorded fault of the core comes again, or it is a difference
         return [f"fault {type(fault).__name__}"]
-    core.take_records()
+    records = core.take_records()
+    if observer is not None:
+        observer.after(step, core, commands, records)
     return describe(commands)
 
 

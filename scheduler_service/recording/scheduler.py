@@ -11,6 +11,7 @@ A plain `Scheduler` is used where nothing is recorded: then all this costs nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Any, Final
 
 from scheduler_service.core import events as ev
@@ -100,6 +101,7 @@ class RecordingScheduler(Scheduler):
             head = {
                 "format": FORMAT,
                 "version": VERSION,
+                "program": _program(),
                 "settings": codec.encode(settings),
                 **policies.encode(policy_set),
             }
@@ -144,3 +146,11 @@ class RecordingScheduler(Scheduler):
             self._file.write(line, now)
         except Exception as fault:  # as above
             self._file.stop(f"{type(fault).__name__}: {fault}")
+
+
+def _program() -> str:
+    """The version that records, for people."""
+    try:
+        return metadata.version("batchyard")
+    except metadata.PackageNotFoundError:
+        return ""

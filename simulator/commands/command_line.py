@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -36,6 +37,10 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     except RecordingError as fault:
         print(f"error: {fault}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader has gone (`| head`); keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as fault:
         print(f"error: {fault.filename or ''}: {fault.strerror or fault}", file=sys.stderr)

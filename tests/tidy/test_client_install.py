@@ -13,7 +13,7 @@ import pytest
 
 from tests.tidy.source_tree import ROOT
 
-SERVER = {"scheduler_service", "node_agent", "service_kit"}
+SERVER = {"scheduler_service", "node_agent", "service_kit", "simulator"}
 # Imports every module of the library (the command line is an extra) while all packages but the
 # named ones refuse to load, as on a machine that never installed them.
 IMPORT_ALL = """

@@ -15,6 +15,7 @@ _SERVICES = {
         ("pydantic", "cryptography", "grpcio-health-checking", "grpcio-reflection", "aiohttp"),
     ),
     "node_agent": ("agent", ("pydantic", "cryptography", "psutil")),
+    "simulator": ("simulator", ("pydantic",)),
 }
 
 

@@ -1,4 +1,7 @@
-"""`batchyard scheduler|agent|tokens|certs`: become the service or its tool, with its options."""
+"""Commands that become another program, with its options: the services, their tools, the simulator.
+
+`batchyard scheduler|agent|tokens|certs|simulate|plan|replay`.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,27 @@ def tokens(arguments: tuple[str, ...]) -> None:
 def certs(arguments: tuple[str, ...]) -> None:
     """Certificates of a first installation: batchyard certs init|server|node|client|revoke."""
     _become("scheduler_service.security", ("certs", *arguments))
+
+
+@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def simulate(arguments: tuple[str, ...]) -> None:
+    """Compare policies: batchyard simulate --trace FILE --nodes 8xH100-70B --policy a.yaml."""
+    _become("simulator.commands", ("simulate", *arguments))
+
+
+@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def plan(arguments: tuple[str, ...]) -> None:
+    """How many nodes: batchyard plan --trace FILE --kinds H100-70B,A100-70B --slo-wait 3s."""
+    _become("simulator.commands", ("plan", *arguments))
+
+
+@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def replay(arguments: tuple[str, ...]) -> None:
+    """Run a recording again: batchyard replay FILE [--policy new.yaml]."""
+    _become("simulator.commands", ("replay", *arguments))
 
 
 def _become(module: str, arguments: tuple[str, ...]) -> None:

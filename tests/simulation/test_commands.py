@@ -1,0 +1,327 @@
+"""`batchyard simulate|plan|replay`: what they answer, in tables, JSON and pages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from simulator.commands.command_line import main
+from simulator.workload.errors import TraceError
+from simulator.workload.synthetic import workload
+
+FEW = ("--workload", "poisson:rate=6,lasts=60s,lengths=500/100", "-q")
+NODES = ("--nodes", "2xslots-70B")
+TRACES = {
+    "azure.csv": """\
+TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:15:46.6805900,374,44
+2023-11-16 18:15:50.9951690,396,109
+""",
+    "mooncake.jsonl": """\
+{"timestamp": 0, "input_length": 100, "output_length": 5, "hash_ids": [1]}
+{"timestamp": 9000, "input_length": 90, "output_length": 3, "hash_ids": [1, 2]}
+""",
+    "qwen.jsonl": """\
+{"chat_id": 1, "parent_chat_id": -1, "timestamp": 0.5, "input_length": 9, "output_length": 5}
+""",
+    "burst.csv": """\
+Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,ChatGPT,472,18,490,Conversation log
+45,ChatGPT,10,2,12,Conversation log
+""",
+    "servegen.csv": """\
+client,window_start_s,rate_rps,iat_cv,pattern,p1,p2
+7,0,0.02,2.0,Gamma,0.5,1.0
+""",
+}
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
+    """What the command prints as JSON."""
+    assert main([*arguments, "-o", "json"]) == code
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command that was not said right says."""
+    assert main(arguments) == 2
+    return capsys.readouterr().err
+
+
+def run_of(document: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = [run["summary"] for run in document["runs"] if run["name"] == name]
+    return found  # type: ignore[no-any-return]
+
+
+def test_policies_are_compared_on_the_same_requests(capsys: pytest.CaptureFixture[str]) -> None:
+    two = ("--policy", "default", "--policy", "policies.order=fifo")
+    document = answer(capsys, "simulate", *FEW, *NODES, *two)
+    aged, fifo = (run["summary"] for run in document["runs"])
+    assert aged["requests"] == fifo["requests"] == document["requests"] > 300
+    assert aged["priorities"]["10"]["attained"] > fifo["priorities"]["10"]["attained"] + 0.2
+    assert document["objective_s"] == {"wait": 3.0}
+    again = answer(capsys, "simulate", *FEW, *NODES, *two)
+    assert again == document
+    other = answer(capsys, "simulate", *FEW, *NODES, *two, "--seed", "1")
+    assert other["runs"][0]["summary"]["log_digest"] != aged["log_digest"]
+
+
+def test_the_live_scheduler_s_own_file_is_a_policy_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Addresses and the like are no hindrance; what is wrong is told at once, with its line."""
+    good = tmp_path / "live.yaml"
+    good.write_text(
+        "listen: {client_port: 7000}\nlog: {level: debug}\npolicies: {order: strict}\n"
+        "queue: {floor_every: 0}\ntask_types: {chat: {max_wait: 500ms}}\n"
+    )
+    document = answer(
+        capsys, "simulate", *FEW, *NODES, "--policy", str(good), "--task-type", "chat"
+    )
+    summary = run_of(document, "live")
+    assert summary["reasons"]["MAX_WAIT_EXCEEDED"] > 10
+    assert summary["all"]["wait"]["most"] <= 0.51
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("policies: {order: fastest}\nqueue: {floor_evry: 8}\n")
+    told = refused(capsys, "simulate", *FEW, *NODES, "--policy", str(bad))
+    assert "fastest" in told
+    assert "floor_evry" in told
+    assert "bad.yaml:2" in told
+
+
+def test_a_small_model_stands_in_where_the_file_allows_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "steps_down.yaml"
+    file.write_text("task_types: {other: {max_wait: 1s, degrade: [small]}}\n")
+    nodes = ("--nodes", "1xslots-70B=large,1xH100x1-7B-2025=small")
+    document = answer(capsys, "simulate", *FEW, *nodes, "--policy", str(file))
+    summary = run_of(document, "steps_down")
+    assert summary["degraded"] > 50
+    assert set(summary["cost_per_model"]) == {"large", "small"}
+
+
+def test_killed_nodes_and_scaling_are_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    killed = answer(capsys, "simulate", *FEW, "--nodes", "4xslots-70B", "--kill", "1@20s+10s")
+    (summary,) = (run["summary"] for run in killed["runs"])
+    assert summary["failovers"] >= 4
+    assert summary["outcomes"]["succeeded"] == summary["requests"]
+    nodes = killed["runs"][0]["time"]["nodes"]
+    assert min(nodes) == 3
+    assert nodes[-1] == 4
+    scaled = answer(capsys, "simulate", *FEW, *NODES, "--autoscale", "2..8")
+    assert 2 < max(scaled["runs"][0]["time"]["nodes"]) <= 8
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_traces_of_every_published_form_are_taken(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    text = TRACES[name]
+    plain, zipped = tmp_path / name, tmp_path / f"{name}.gz"
+    plain.write_text(text)
+    zipped.write_bytes(gzip.compress(text.encode()))
+    first = answer(capsys, "simulate", "--trace", str(plain), *NODES)
+    second = answer(capsys, "simulate", "--trace", str(zipped), *NODES)
+    assert first["requests"] == second["requests"] > 0
+    assert first["runs"][0]["summary"]["outcomes"]["succeeded"] == first["requests"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "poisson:rate=2,lasts=20s",
+        "gamma:rate=2,cv=2,lasts=20s,lengths=sharegpt",
+        "steps:pieces=1/10s+4/10s,lengths=10/10",
+        "bursts:base=1,peak=8,every=10s,burst=2s,lasts=20s",
+        "servegen:scale=0.01,lasts=20s",
+    ],
+)
+def test_synthetic_workloads_last_as_long_as_stated(spec: str) -> None:
+    arrivals = list(workload(spec, seed=3))
+    assert arrivals
+    assert arrivals[-1].at < 20_000_000_000
+    assert [a.at for a in workload(spec, seed=3)] == [a.at for a in arrivals]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("uniform:rate=1", "known: poisson"),
+        ("poisson", "needs rate"),
+        ("poisson:rate=0", "no number above 0"),
+        ("poisson:rate=1,last=5s", "has no 'last'"),
+        ("poisson:rate=1,lasts=5", "as 500ms"),
+        ("steps:pieces=5", "not RATE/TIME"),
+    ],
+)
+def test_what_is_no_workload_is_said(spec: str, why: str) -> None:
+    with pytest.raises(TraceError, match=why):
+        list(workload(spec))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--nodes", "2xB200"), "known:"),
+        ((*NODES, "--kill", "soon"), "2@600s"),
+        ((*NODES, "--policy", "absent.yaml"), "no file absent.yaml"),
+        ((*NODES, "--policy", "fifo"), "policies.order=fifo"),
+        ((*NODES, "--autoscale", "many"), "2..12"),
+        ((*NODES, "--priorities", "11:100%"), "1..10"),
+        ((*NODES, "--predict", "magic"), "oracle"),
+        ((*NODES, "--from", "1h"), "no request"),
+        ((*NODES, "--slo-wait", "3"), "as 500ms"),
+        ((*NODES, "--record", "x", "--policy", "default", "--policy", "default"), "one policy"),
+    ],
+)
+def test_what_is_said_wrong_is_told_with_what_would_be_right(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], why: str
+) -> None:
+    assert why in refused(capsys, "simulate", *FEW, *arguments)
+
+
+class _References(HTMLParser):
+    """Collects what a page would load from elsewhere, and its drawings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset")]
+
+
+def drawings(page: str) -> list[ET.Element]:
+    """Every figure's plot, which is well formed."""
+    return [ET.fromstring(text) for text in re.findall(r"<svg viewBox.*?</svg>", page)]
+
+
+def check_page(page: str) -> None:
+    """It needs nothing else, fits both schemes, and no number of it is broken."""
+    references = _References()
+    references.feed(page)
+    assert references.found == []
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "prefers-color-scheme: dark" in page
+    for drawing in drawings(page):
+        text = ET.tostring(drawing, encoding="unicode")
+        assert not re.search(r"\b(nan|inf)\b", text, re.IGNORECASE)
+        for element in drawing.iter():
+            for name in ("x1", "x2", "cx", "x"):
+                assert -1 <= float(element.get(name, "0")) <= 521, (element.tag, name)
+
+
+def test_the_report_is_one_page_with_every_plot(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    html, out = tmp_path / "report.html", tmp_path / "report.json"
+    files = ("--html", str(html), "--out", str(out))
+    two = ("--policy", "default", "--policy", "policies.order=<fifo>")
+    assert "fifo" in refused(capsys, "simulate", *FEW, *NODES, *two)
+    two = (*two[:3], "policies.order=fifo")
+    assert main(["simulate", *FEW, *NODES, *two, "--kill", "0@20s+5s", *files]) == 0
+    table = capsys.readouterr().out
+    assert "objective met" in table
+    assert "p10: objective met" in table
+    page = html.read_text(encoding="utf-8")
+    check_page(page)
+    titles = [drawing.get("aria-label") for drawing in drawings(page)]
+    assert titles == [
+        "Queue", "Longest wait", "Utilisation", "Nodes", "Waits by priority", "Wait",
+        "Time to the first token", "Total latency",
+    ]  # fmt: skip
+    assert len(json.loads(out.read_text())["runs"]) == 2
+
+
+def test_a_plan_finds_the_fewest_nodes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    html = tmp_path / "plan.html"
+    kinds = ("--kinds", "slots-70B,H100-70B", "--price", "slots-70B=10")
+    document = answer(
+        capsys, "plan", *FEW, *kinds, "--attain", "95%", "--most", "16", "--html", str(html)
+    )
+    best = document["best"]
+    for curve in document["curves"]:
+        points = {point["nodes"]: point for point in curve["points"]}
+        found = curve["answer"]["nodes"]
+        assert points[found]["attained"] >= 0.95
+        assert found == 1 or points[found - 1]["attained"] < 0.95
+        assert found + 1 in points
+    prices = [curve["answer"]["price_per_hour"] for curve in document["curves"]]
+    assert best["price_per_hour"] == min(prices)
+    page = html.read_text(encoding="utf-8")
+    check_page(page)
+    assert f"{best['nodes']} x {best['kind']}" in page
+    assert len(drawings(page)) == 4
+
+
+def test_a_plan_that_cannot_be_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("plan", *FEW, "--kinds", "slots-70B", "--most", "1")
+    document = answer(capsys, *arguments, code=1)
+    assert document["best"] is None
+    assert main(arguments) == 1
+    assert "raise --most" in capsys.readouterr().out
+
+
+@pytest.fixture
+def recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Of a run with a node that dies."""
+    path = tmp_path / "core.rec"
+    arguments = (*FEW, "--nodes", "3xslots-70B", "--kill", "1@20s+10s", "--record", str(path))
+    assert main(["simulate", *arguments]) == 0
+    capsys.readouterr()
+    return path
+
+
+def test_a_recording_is_replayed_to_the_same_decisions(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", str(recording)]) == 0
+    assert capsys.readouterr().out.startswith("identical: ")
+    assert answer(capsys, "replay", str(recording))["identical"] is True
+
+
+def test_a_decision_that_is_not_made_again_is_told(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = gzip.decompress(recording.read_bytes()).decode()
+    changed = re.sub('to n0001/e0( [^"]*#\\d+\\.1=)', r"to n0009/e0\1", lines, count=1)
+    assert changed != lines
+    recording.write_bytes(gzip.compress(changed.encode()))
+    assert main(["replay", str(recording)]) == 1
+    told = capsys.readouterr().out
+    assert "different after" in told
+    assert "n0009/e0" in told
+    assert re.search(r"#(\d+) is r\1", told)
+
+
+def test_another_policy_is_compared_with_what_happened(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    html = tmp_path / "compare.html"
+    policy = ("--policy", "policies.order=fifo", "--html", str(html))
+    document = answer(capsys, "replay", str(recording), *policy)
+    happened, same, fifo = (run["summary"] for run in document["runs"])
+    assert happened["outcomes"] == same["outcomes"]
+    for p in ("10", "1"):
+        assert same["priorities"][p]["wait"] == happened["priorities"][p]["wait"]
+    assert fifo["priorities"]["10"]["wait"]["p99"] > 2 * same["priorities"]["10"]["wait"]["p99"]
+    first = document["first_differences"]["policies.order=fifo"]
+    assert first["recorded"] != first["replayed"]
+    check_page(html.read_text(encoding="utf-8"))
+
+
+def test_what_is_no_recording_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    other = tmp_path / "x.txt"
+    other.write_text("x")
+    assert main(["replay", str(other)]) == 1
+    assert "no recording" in capsys.readouterr().err
