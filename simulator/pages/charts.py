@@ -16,7 +16,7 @@ HEIGHT: Final = 250
 LEFT: Final = 54
 RIGHT: Final = 14
 TOP: Final = 10
-BOTTOM: Final = 40
+BOTTOM: Final = 46
 DASHES: Final = ("", "7 4", "2 3", "10 3 2 3", "1 4", "12 5")
 
 
@@ -182,7 +182,7 @@ def _along(x: Axis, height: float) -> str:
         at = _x(x, value)
         anchor = "end" if count == len(ticks) - 1 and at > WIDTH - RIGHT - 12 else "middle"
         parts.append(
-            f'<text x="{at:.1f}" y="{low + 17:.1f}" text-anchor="{anchor}">{x.told(value)}</text>'
+            f'<text x="{at:.1f}" y="{low + 20:.1f}" text-anchor="{anchor}">{x.told(value)}</text>'
         )
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(

@@ -58,8 +58,9 @@ def test_help_imports_neither_grpc_nor_protobuf_nor_rich() -> None:
         assert done.stdout.splitlines()[-1] == "[]", (command, done.stderr)
 
 
-# `scheduler`, `agent` and `demo` pass --help on to somebody else.
-PURE = sorted(set(ENTRIES) - {"scheduler", "agent", "tokens", "certs", "demo"})
+# These pass --help on to somebody else.
+PASSED_ON = {"scheduler", "agent", "tokens", "certs", "demo", "simulate", "plan", "replay"}
+PURE = sorted(set(ENTRIES) - PASSED_ON)
 
 
 def test_every_module_of_the_command_line_imports_no_server_package() -> None:
@@ -71,7 +72,7 @@ def test_every_module_of_the_command_line_imports_no_server_package() -> None:
     code = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]: importlib.import_module(name)\n"
-        "servers = ('scheduler_service', 'node_agent', 'service_kit')\n"
+        "servers = ('scheduler_service', 'node_agent', 'service_kit', 'simulator')\n"
         "print([m for m in sys.modules if m.split('.')[0] in servers])"
     )
     done = python(code, *modules)
@@ -84,7 +85,7 @@ def test_no_source_line_of_the_command_line_imports_a_server_package() -> None:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             roots = {name.split(".")[0] for name in names}
-            assert not roots & {"scheduler_service", "node_agent", "service_kit"}, path
+            assert not roots & {"scheduler_service", "node_agent", "service_kit", "simulator"}, path
 
 
 def test_missing_click_says_what_to_install(tmp_path: Path) -> None:
