@@ -87,8 +87,6 @@ async def test_a_live_scheduler_is_replayed_to_identical_decisions(tmp_path: Pat
     happened, simulated, fifo = (run["summary"] for run in other["runs"])
     assert happened["outcomes"]["succeeded"] == 60
     assert happened["failovers"] == report.totals.failovers
-    import shutil
-
     assert simulated["outcomes"]["succeeded"] == 60
     urgent = [summary["priorities"]["10"]["wait"]["mean"] for summary in (simulated, fifo)]
     assert urgent[0] < urgent[1]

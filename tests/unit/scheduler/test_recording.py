@@ -13,6 +13,7 @@ import pytest
 
 from scheduler_service.core import CoreSettings
 from scheduler_service.core import events as ev
+from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.outcomes import EngineMode, Reason, RequestClass, ResumeMode
 from scheduler_service.core.settings import QueueSettings
 from scheduler_service.core.types import EngineSpec, ModelSpec, NodeSpec, Request, Traits
@@ -102,6 +103,12 @@ def test_settings_and_every_registered_policy_come_back() -> None:
             assert back == build({question: name})
     own = build(orderings={"m": REGISTRY["order"]["fifo"]()})
     assert policies.decode(policies.encode(own)) == own
+
+
+def test_every_policy_in_force_is_written_down() -> None:
+    """`filters` are always the same; `orderings` are written by pool."""
+    names = {field.name for field in dataclasses.fields(PolicySet) if field.init}
+    assert names == {*policies.QUESTIONS, "filters", "orderings"}
 
 
 def test_a_policy_without_a_name_cannot_be_recorded(tmp_path: Path) -> None:
