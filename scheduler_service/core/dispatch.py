@@ -29,7 +29,7 @@ from scheduler_service.core.queues import Walk
 from scheduler_service.core.relay import Output
 from scheduler_service.core.state import Pool, State
 from scheduler_service.core.transitions import move_request
-from scheduler_service.core.types import Attempt, Batch, Engine, Request
+from scheduler_service.core.types import NOBODY, Attempt, Batch, Engine, Request
 
 # Members of enumerations on the path of every request: a look-up costs 70 ns each.
 _DISPATCHED: Final = RequestState.DISPATCHED
@@ -194,7 +194,10 @@ def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> Attempt
         attempt.output_id = request.output.output_id
         sole = not request.live
         state.relay.open(attempt.dispatch_id, request.output, attempt, sole=sole)
-    request.live[attempt.dispatch_id] = attempt
+    if request.live is NOBODY:
+        request.live = {attempt.dispatch_id: attempt}
+    else:
+        request.live[attempt.dispatch_id] = attempt
     if request.affinity_key or engine.models[batch.model].token_times:
         profile.note_dispatch(attempt, state.now)
     ledger.charge(state, attempt)

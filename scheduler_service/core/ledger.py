@@ -70,7 +70,8 @@ def end(
 ) -> None:
     """Decide the attempt's outcome; nothing of it counts from now on."""
     request = attempt.request
-    request.live.pop(attempt.dispatch_id, None)
+    if request.live:
+        request.live.pop(attempt.dispatch_id, None)
     state.relay.revoke(attempt.dispatch_id)
     move_attempt(attempt, how)
     attempt.ended_at = state.now

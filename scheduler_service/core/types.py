@@ -8,7 +8,8 @@ What has an identity (requests, attempts, batches, engines, nodes) is equal to i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from scheduler_service.core.outcomes import (
     AttemptState,
@@ -35,6 +36,10 @@ MILLISECOND: Final[Duration] = 1_000_000
 SECOND: Final[Duration] = 1_000_000_000
 
 PRIORITIES: Final = range(1, 11)  # 10 is the most urgent
+
+
+# Stands for `Request.live` of all that wait, and cannot be written to.
+NOBODY: Final[dict[int, Attempt]] = cast("dict[int, Attempt]", MappingProxyType({}))
 
 
 @dataclass(slots=True)
@@ -95,8 +100,8 @@ class Request:
     reason: Reason = Reason.NONE
     # Tuples: empty ones, of all who wait, cost nothing.
     attempts: tuple[Attempt, ...] = field(default=(), repr=False)
-    # By dispatch id; these may still speak.
-    live: dict[int, Attempt] = field(default_factory=dict, repr=False)
+    # By dispatch id; these may still speak. Its own dict from its first dispatch on.
+    live: dict[int, Attempt] = field(default_factory=lambda: NOBODY, repr=False)
     charged: int = 0  # attempts that count against max_attempts
     tried: tuple[str, ...] = ()  # node incarnations that failed it
     output: Output | None = None  # what the client has been sent, if it streams

@@ -54,7 +54,8 @@ class Book:
         self.entries: dict[int, Entry] = {}  # by rid, until they end
         self.idle = asyncio.Event()  # no entry is open
         self.idle.set()
-        self._by_id: dict[tuple[str, str], int] = {}  # (tenant, request id) -> rid
+        # By request id, for which few tenants have the same at once.
+        self._by_id: dict[str, Entry | tuple[Entry, ...]] = {}
 
     def find(self, key: Key, body: bytes) -> Entry | bytes | None:
         """The entry in flight, a finished result to replay, or None. `body`: the request's bytes.
@@ -82,7 +83,8 @@ class Book:
         request.context = entry
         self.entries[request.rid] = entry
         self.idle.clear()
-        self._by_id[request.tenant, request.request_id] = request.rid
+        known = self._by_id.get(request.request_id)
+        self._by_id[request.request_id] = entry if known is None else (*_all(known), entry)
         if key is not None:
             entry.key = key
             self._open[key] = entry
@@ -128,9 +130,11 @@ class Book:
             self.cancel(entry, Reason.CANCELLED_BY_CLIENT)
 
     def by_request_id(self, tenant: str, request_id: str) -> Entry | None:
-        """An open entry, by its tenant and request id."""
-        rid = self._by_id.get((tenant, request_id))
-        return None if rid is None else self.entries.get(rid)
+        """An open entry, by its tenant and request id; of several the newest."""
+        for entry in reversed(_all(self._by_id.get(request_id, ()))):
+            if entry.request.tenant == tenant:
+                return entry
+        return None
 
     def finish(self, command: FinishRequest, results: ResultBuilder) -> None:
         """The core ended it: answer its callers, and remember an answer that will not change."""
@@ -143,9 +147,10 @@ class Book:
             request.output.sink = None
         if entry is None:
             return
-        name = (request.tenant, request.request_id)
-        if self._by_id.get(name) == request.rid:
-            del self._by_id[name]
+        known = self._by_id.pop(request.request_id)
+        if known is not entry:
+            rest = tuple([other for other in _all(known) if other is not entry])
+            self._by_id[request.request_id] = rest[0] if len(rest) == 1 else rest
         if entry.detach_timer is not None:
             entry.detach_timer.cancel()
         self._close(entry)
@@ -177,6 +182,10 @@ class Book:
         replay = self._replays.pop(key, None)
         if replay is not None:
             self._replay_bytes -= len(replay[1]) + len(replay[3]) + _PER_REPLAY
+
+
+def _all(entries: Entry | tuple[Entry, ...]) -> tuple[Entry, ...]:
+    return entries if isinstance(entries, tuple) else (entries,)
 
 
 def _check_same(known: bytes, known_hash: bytes, given: bytes, key: Key) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
+from sys import intern
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -105,11 +107,11 @@ class Converter:
         request = Request(
             rid,
             get("request_id") or f"{self._id_prefix}{rid:x}",
-            self._aliases.get(model, model),
+            intern(self._aliases.get(model, model)),  # one copy for all that wait
             get("priority") or defaults.priority,
             now,
-            get("tenant", ""),
-            get("user_id", ""),
+            intern(get("tenant", "")),
+            intern(get("user_id", "")),
             task_type,
         )
         request.affinity_key = get("affinity_key", "")
@@ -153,8 +155,14 @@ class Converter:
             request.degrade_after = min(NEVER, after)
 
 
+@lru_cache(maxsize=1024)
+def _one_copy(params: bytes) -> bytes:
+    """Equal bytes as one object: most requests are asked for with the same parameters."""
+    return params
+
+
 def _apply_params(params: inference_pb2.GenerationParams, request: Request, traits: Traits) -> None:
-    traits.params = params.SerializeToString(deterministic=True)
+    traits.params = _one_copy(params.SerializeToString(deterministic=True))
     request.output_tokens = params.max_tokens or request.output_tokens
     choices = params.n or 1
     request.inputs = choices

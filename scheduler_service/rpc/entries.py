@@ -91,7 +91,7 @@ class Entry:
     def __init__(self, request: Request, request_bytes: bytes, clock: Clock) -> None:
         self.request = request
         self.request_bytes = request_bytes
-        self.callers: list[Caller] = []
+        self.callers: tuple[Caller, ...] = ()
         self.labels = _NO_LABELS
         self.traceparent = ""
         self.tracestate = ""
@@ -225,7 +225,7 @@ class Entry:
         same = have is not None and attempt is not None and have.output_id == attempt.output_id
         offsets = have.offsets if have is not None and same else ()
         rows = missing(self._delivered, offsets)
-        self.callers = [*self.callers, caller]
+        self.callers = (*self.callers, caller)
         if self.detach_timer is not None:
             self.detach_timer.cancel()
             self.detach_timer = None
@@ -248,12 +248,12 @@ class Entry:
             caller.delta(*row)
 
     def leave(self, caller: Caller) -> None:
-        """The caller waits no more. The list is new, for this may happen while it is walked."""
-        self.callers = [other for other in self.callers if other is not caller]
+        """The caller waits no more. The tuple is new, for this may happen while it is walked."""
+        self.callers = tuple([other for other in self.callers if other is not caller])
 
     def end(self, command: FinishRequest, results: ResultBuilder) -> bytes:
         """Give every caller the result; returns it as one who did not stream would get it."""
-        callers, self.callers = self.callers, []
+        callers, self.callers = self.callers, ()
         try:
             streamed, whole, error = self._results(command, results)
         except Exception:  # ours: the callers must hear of it all the same

@@ -124,7 +124,7 @@ class Intake:
         entry.traceparent, entry.tracestate = traces
         if len(entry.tracestate) > MAX_TRACESTATE:
             entry.tracestate = ""
-        entry.callers.append(caller)
+        entry.callers = (caller,)
         if opening.attach is not None:
             entry.expect(caller, opening.attach)
         try:

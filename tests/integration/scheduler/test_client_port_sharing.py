@@ -201,7 +201,7 @@ async def test_work_goes_on_for_its_grace_and_can_be_joined(
         await first.cancel()
     else:
         await world.streams[-1].close()
-    await world.until(lambda: [e.callers for e in world.book.entries.values()] == [[]])
+    await world.until(lambda: [e.callers for e in world.book.entries.values()] == [()])
     assert len(world.state.requests) == 1, "it goes on"
     back = await world.ask(way, request, attach=point(first, 0))
     assert back.accepted[0].attached

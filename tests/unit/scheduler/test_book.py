@@ -72,7 +72,7 @@ class Bench:
         entry = Entry(request, body, self.clock)
         entry.detach = int(detach_s * SECOND)
         caller: Any = Waiter()
-        entry.callers.append(caller)
+        entry.callers = (caller,)
         self.book.open(entry, ("", tenant, name))
         return entry
 

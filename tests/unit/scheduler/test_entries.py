@@ -68,7 +68,7 @@ def entry_with(*callers: Caller, **fields: Any) -> Entry:
     request = Request(1, "r1", "m", 5, NOW - SECOND, **fields)
     request.served_model = "m"
     entry = Entry(request, b"", HandClock())
-    entry.callers.extend(callers)
+    entry.callers = (*entry.callers, *callers)
     return entry
 
 
@@ -261,7 +261,7 @@ def test_who_streamed_gets_the_end_and_who_did_not_gets_all() -> None:
     assert output.finish_reason == types_pb2.FINISH_REASON_STOP
     assert whole == waiting.last("result")
     assert dict(whole.labels) == dict(streaming.last("result").labels) == {"team": "a"}
-    assert entry.callers == []
+    assert entry.callers == ()
 
 
 def test_outputs_of_the_node_are_passed_on_as_they_came() -> None:
