@@ -18,7 +18,13 @@ from typing import Any
 
 import grpc
 
-from batchyard.channel import Tls, admin_address_of, metadata_of, open_channel
+from batchyard.channel import (
+    Tls,
+    admin_address_of,
+    check_token_stays_secret,
+    metadata_of,
+    open_channel,
+)
 from batchyard.durations import Duration, parse_duration, write_duration
 from batchyard.rpc import call_stream, call_unary
 from batchyard.v1 import (
@@ -61,6 +67,7 @@ class AsyncAdmin:
         self, address: str | None = None, *, api_key: str | None = None, tls: Tls = None
     ) -> None:
         self.address = admin_address_of(address)
+        check_token_stays_secret(self.address, api_key, tls)
         self._metadata = metadata_of(api_key)
         self._tls = tls
         self._channel: grpc.aio.Channel | None = None

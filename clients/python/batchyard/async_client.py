@@ -11,7 +11,13 @@ from google.protobuf.duration_pb2 import Duration as ProtoDuration
 
 from batchyard.async_admin import AsyncAdmin
 from batchyard.calls import StreamCall, UnaryCall
-from batchyard.channel import Tls, address_of, admin_address_of, metadata_of
+from batchyard.channel import (
+    Tls,
+    address_of,
+    admin_address_of,
+    check_token_stays_secret,
+    metadata_of,
+)
 from batchyard.dispatcher import Dispatcher, DispatcherSettings, Transport
 from batchyard.durations import Duration, parse_duration, write_duration
 from batchyard.errors import BatchyardError, InvalidRequest
@@ -50,7 +56,8 @@ class AsyncClient:
     - `address`: "host:port"; absent: BATCHYARD_ADDRESS, else 127.0.0.1:7611. `admin_address`:
       absent: BATCHYARD_ADMIN_ADDRESS, else two ports above.
     - `api_key`: sent as a bearer token. `tls`: True, root certificates (path or bytes), or
-      grpc.ChannelCredentials.
+      grpc.ChannelCredentials. None: plain text, but never with a token to another machine; False:
+      plain text, since the network encrypts.
     - `tenant`, `model`: for requests that name none.
     - `transport`: "auto" shares a stream and falls back to one RPC per call where the server
       cannot; "multiplex" and "unary" insist.
@@ -87,6 +94,7 @@ class AsyncClient:
             raise InvalidRequest(f"must be 0 or more, not {retries!r}", field="retries")
         self.address = address_of(address)
         self._admin_address = admin_address_of(admin_address, self.address)
+        check_token_stays_secret(self.address, api_key, tls)
         self._metadata = metadata_of(api_key)
         self._api_key = api_key
         self._tls = tls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from pathlib import Path
 from typing import Any, Union
@@ -18,6 +19,7 @@ __all__ = [
     "Tls",
     "admin_address_of",
     "address_of",
+    "check_token_stays_secret",
     "metadata_of",
     "open_channel",
 ]
@@ -71,6 +73,22 @@ def metadata_of(api_key: str | None) -> Metadata:
     return (("authorization", f"Bearer {api_key}"),)
 
 
+def check_token_stays_secret(address: str, api_key: str | None, tls: Tls) -> None:
+    """Refuse to send a token to another machine in plain text, unless `tls` is False, which says
+    that this is meant.
+
+    Raises:
+        InvalidRequest: it would be sent.
+    """
+    if api_key and tls is None and not _is_on_this_machine(address):
+        raise InvalidRequest(
+            f"the token would go to {address} in plain text, for all on the way to read: give the "
+            "root certificates of the scheduler (or True for the machine's own); False says that "
+            "the network encrypts",
+            field="tls",
+        )
+
+
 def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
     """A channel that connects when it is first used."""
     options: list[tuple[str, Any]] = [
@@ -86,9 +104,14 @@ def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
 
 
 def _is_on_this_machine(address: str) -> bool:
+    if address.startswith("unix:"):
+        return True
     target = address.removeprefix("dns:").lstrip("/").removeprefix("ipv4:").removeprefix("ipv6:")
     host = target.rpartition(":")[0].strip("[]")
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, though it may begin with 127
 
 
 def _credentials(tls: Tls) -> grpc.ChannelCredentials:

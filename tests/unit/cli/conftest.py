@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -45,8 +46,9 @@ class Cli:
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Cli:
-    for name in ("BATCHYARD_ADDRESS", "BATCHYARD_ADMIN_ADDRESS", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name.startswith("BATCHYARD_") or name in ("NO_COLOR", "COLUMNS"):
+            monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return Cli(capsys)
 

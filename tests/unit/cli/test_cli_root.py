@@ -187,9 +187,11 @@ def test_contexts_are_saved_chosen_and_listed(cli: Cli) -> None:
     assert cli("context", "use", "a").exit_code == 0
     rows = cli("context", "list", "-o", "json").json["contexts"]
     assert rows == [
-        {"name": "a", "current": True, "address": "a:7611", "admin_address": None},
-        {"name": "b", "current": False, "address": "b:1", "admin_address": "b:2"},
-    ]
+        {"name": "a", "current": True, "address": "a:7611", "admin_address": None,
+         "tls_ca": None, "token_file": None},
+        {"name": "b", "current": False, "address": "b:1", "admin_address": "b:2",
+         "tls_ca": None, "token_file": None},
+    ]  # fmt: skip
     done = cli("context", "use", "c")
     assert done.exit_code == 1
     assert "known: a, b" in done.err

@@ -25,7 +25,7 @@ def ask(settings: Settings, work: Callable[[AsyncClient], Awaitable[Answer]]) ->
         from batchyard import AsyncClient
 
         # One request per process: an RPC of its own needs no hand-shake of a shared stream.
-        key, tls = credentials.api_key(), credentials.tls()
+        key, tls = credentials.api_key(settings), credentials.tls(settings)
         async with AsyncClient(address, api_key=key, tls=tls, transport="unary") as client:
             return await work(client)
 
@@ -39,7 +39,8 @@ def ask_admin(settings: Settings, work: Callable[[AsyncAdmin], Awaitable[Answer]
     async def connected() -> Answer:
         from batchyard import AsyncAdmin
 
-        key, tls = credentials.api_key(), credentials.tls()
+        key = credentials.api_key(settings, admin=True)
+        tls = credentials.tls(settings, admin=True)
         async with AsyncAdmin(address, api_key=key, tls=tls) as admin:
             return await work(admin)
 

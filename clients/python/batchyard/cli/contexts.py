@@ -1,8 +1,11 @@
-"""The file that remembers addresses by name, and which of them is current."""
+"""The file that remembers schedulers by name, and which of them is current.
+
+It names the files with tokens and keys; the secrets themselves are not in it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from batchyard.cli.failures import CliError
@@ -10,10 +13,14 @@ from batchyard.cli.failures import CliError
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A scheduler's addresses; None: not said."""
+    """How a scheduler is reached; None: not said."""
 
     address: str | None = None
     admin_address: str | None = None
+    token_file: str | None = None
+    tls_ca: str | None = None  # a file, "system" or "off"
+    tls_cert: str | None = None
+    tls_key: str | None = None
 
 
 @dataclass(slots=True)
@@ -30,6 +37,22 @@ def current(path: Path) -> Context:
         return Context()
     stored = load(path)
     return stored.contexts.get(stored.current or "", Context())
+
+
+def named(path: Path, name: str) -> Context:
+    """That context.
+
+    Raises:
+        CliError: there is none.
+    """
+    stored = load(path)
+    if name not in stored.contexts:
+        raise CliError(
+            f"there is no context {name!r}",
+            why=f"known: {', '.join(sorted(stored.contexts)) or 'none'}",
+            next_step=f"batchyard context save {name} --address HOST:PORT",
+        )
+    return stored.contexts[name]
 
 
 def load(path: Path) -> ContextFile:
@@ -58,13 +81,10 @@ def save(path: Path, stored: ContextFile) -> None:
     import yaml
 
     entries = {
-        name: {k: v for k, v in _pairs(context) if v} for name, context in stored.contexts.items()
+        name: {key: value for key, value in asdict(context).items() if value}
+        for name, context in stored.contexts.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".tmp")
     draft.write_text(yaml.safe_dump({"current": stored.current, "contexts": entries}), "utf-8")
     draft.replace(path)
-
-
-def _pairs(context: Context) -> list[tuple[str, str | None]]:
-    return [("address", context.address), ("admin_address", context.admin_address)]

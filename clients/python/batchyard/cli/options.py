@@ -98,7 +98,13 @@ def server_options(command: Decorated) -> Decorated:
         metavar="HOST:PORT",
         help="Its admin port [env: BATCHYARD_ADMIN_ADDRESS; default: two above the client port].",
     )
-    return address(admin(output_option(command)))
+    context = _setting(
+        "--context",
+        keeps="context",
+        metavar="NAME",
+        help="A scheduler that `batchyard context save` remembered [default: the current one].",
+    )
+    return address(admin(context(output_option(command))))
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

@@ -1,4 +1,8 @@
-"""Which scheduler, and which form of output: options over environment over context over default."""
+"""Which scheduler, and which form of output: options over environment over context over default.
+
+What a context says of tokens and TLS goes to the scheduler that it is about and to no other: a told
+address takes nothing from the current context.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +27,46 @@ class Settings:
     address: str | None = None
     admin_address: str | None = None
     output: str | None = None
+    context: str | None = None
+
+    def chosen(self) -> contexts.Context:
+        """The context that counts: the one that was named, else the current one unless the
+        scheduler's address was told in another way.
+
+        Raises:
+            CliError: there is none of that name, or the file cannot be read.
+        """
+        if self.context:
+            return contexts.named(contexts_path(), self.context)
+        if self.address or os.environ.get("BATCHYARD_ADDRESS"):
+            return contexts.Context()
+        return contexts.current(contexts_path())
 
     def client_address(self) -> str:
-        """Where clients call: --address, BATCHYARD_ADDRESS, the current context, the default."""
-        told = self.address or os.environ.get("BATCHYARD_ADDRESS")
-        return told or contexts.current(contexts_path()).address or DEFAULT_ADDRESS
+        """Where clients call: --address, --context, BATCHYARD_ADDRESS, the current context, the
+        default.
+        """
+        if self.address:
+            return self.address
+        named = self.chosen().address if self.context else os.environ.get("BATCHYARD_ADDRESS")
+        return named or self.chosen().address or DEFAULT_ADDRESS
 
     def admin_client_address(self) -> str:
         """Where administration answers; next to a client address that was told, if not told."""
+        if self.admin_address:
+            return self.admin_address
+        if not self.context and os.environ.get("BATCHYARD_ADMIN_ADDRESS"):
+            return os.environ["BATCHYARD_ADMIN_ADDRESS"]
+        if not self.address and (remembered := self.chosen().admin_address):
+            return remembered
+        return beside(self.client_address())
+
+    def credentials(self, *, admin: bool = False) -> contexts.Context:
+        """What a context says of tokens and TLS, where it says which scheduler is meant."""
         told = self.admin_address or os.environ.get("BATCHYARD_ADMIN_ADDRESS")
-        if told:
-            return told
-        client = self.address or os.environ.get("BATCHYARD_ADDRESS")
-        if client:
-            return beside(client)
-        context = contexts.current(contexts_path())
-        if context.admin_address:
-            return context.admin_address
-        return beside(context.address) if context.address else DEFAULT_ADMIN_ADDRESS
+        if admin and told and not self.context:
+            return contexts.Context()
+        return self.chosen()
 
     def format(self) -> str:
         """`table`, `wide`, `json`, `yaml`, `name`, or `tsv` for an unasked-for pipe."""

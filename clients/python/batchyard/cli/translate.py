@@ -75,6 +75,11 @@ def _why(error: errors.BatchyardError) -> str:
 
 def _next_step(error: errors.BatchyardError) -> str:
     step = _NEXT_STEPS.get(error.reason, "")
+    if isinstance(error, errors.InvalidRequest) and error.field == "tls":
+        return (
+            "set BATCHYARD_TLS_CA to the file with the scheduler's authority (`system`: the "
+            "machine's own; `off`: the network encrypts)"
+        )
     kind = error.metadata.get("resource", "").partition("/")[0].removesuffix("s")
     if error.reason == "RESOURCE_NOT_FOUND" and kind in _LISTS:
         return f"`{_LISTS[kind]}` shows those it knows"
