@@ -71,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
         help="run an engine of this kind, not those of the file; may be repeated")  # fmt: skip
     add("--engine-option", dest="engines", action=_AddOption, metavar="KEY=VALUE",
         help="option of the --engine before it (also `id`); the value is YAML")  # fmt: skip
+    add("--url", dest="engines", action=_AddUrl, metavar="URL",
+        help="where the --engine before it is reached, as http://127.0.0.1:8000")  # fmt: skip
     add("--pool", dest="to_pool", metavar="POOL", help="pool that the operator assigns")
     add("--role", dest="to_role", choices=("primary", "backup"), help="default: primary")
     add("--zone", dest="to_zone", metavar="ZONE", help="failure zone")
@@ -120,6 +122,14 @@ class _AddOption(argparse.Action):
             parser.error(f"{option_string} belongs after an --engine")
         name, value = _setting(parser, values, option_string)
         engines[-1][name] = value
+
+
+class _AddUrl(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        engines = getattr(namespace, self.dest)
+        if not engines:
+            parser.error(f"{option_string} belongs after an --engine")
+        engines[-1]["url"] = values
 
 
 class _AddSetting(argparse.Action):

@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from node_agent.config import AgentConfig
 from node_agent.engines.llamacpp_options import LlamacppOptions
 from node_agent.engines.openai_options import OpenaiOptions
+from node_agent.engines.openai_presets import LaunchOptions
 from node_agent.engines.simulated_options import SimulatedOptions
 from scheduler_service import policies
 from scheduler_service.config import BUILT_IN_TASK_TYPES, SchedulerConfig
@@ -34,6 +35,7 @@ KINDS = (
     ("simulated", SimulatedOptions),
     ("llamacpp", LlamacppOptions),
     ("openai", OpenaiOptions),
+    ("vllm and sglang", LaunchOptions),
 )
 
 INTRODUCTION = """\

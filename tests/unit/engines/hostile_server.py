@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -177,3 +178,15 @@ async def hostile_server() -> AsyncIterator[HostileServer]:
         yield server
     finally:
         await server.stop()
+
+
+async def _serve(port: int) -> None:
+    server = HostileServer()
+    server._port = port
+    await server.start()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.stderr.write("hostile server: starting\n")
+    asyncio.run(_serve(int(sys.argv[1])))

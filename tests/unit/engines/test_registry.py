@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from node_agent.engines.openai_presets import LaunchOptions, openai_options
 from node_agent.engines.registry import ENGINES, build_engine
 
 
@@ -67,3 +68,32 @@ def test_models_are_names_or_objects() -> None:
     a, b = engine.describe().models
     assert (a.model, a.base_model) == ("a", "")
     assert (b.model, b.base_model, b.context_length, list(b.task_types)) == ("b", "a", 9, ["chat"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        ("openai", {}, "one of url and command"),
+        ("openai", {"url": "http://h:1", "command": ["x", "{port}"]}, "one of url and command"),
+        ("openai", {"command": ["x"]}, '"{port}" must stand'),
+        ("openai", {"url": "ftp://h"}, 'write "http://127.0.0.1:8000"'),
+        ("openai", {"url": "http://me:secret@h:1"}, "api_key_file"),
+        ("openai", {"url": "http://h", "models": {"a": "x", "b": "x"}}, "two public names"),
+        ("vllm", {}, "one of model (to start it) and url (to attach to it)"),
+        ("vllm", {"url": "http://h", "args": ["-x"]}, "started here"),
+        ("sglang", {"model": "m", "slotz": 3}, "slotz: is not an option"),
+    ],
+)
+def test_options_of_servers_must_fit_together(
+    kind: str, options: dict[str, Any], words: str
+) -> None:
+    assert words in faults(kind, **options)
+
+
+def test_known_server_is_started_by_its_model_alone() -> None:
+    launch = LaunchOptions(model="some/model", args=("--max-num-seqs", "8"), python="py")
+    command = openai_options("vllm", launch)["command"]
+    assert command[:4] == ["py", "-m", "vllm.entrypoints.openai.api_server", "--model"]
+    assert command[4] == "some/model"
+    assert command[-4:] == ["--port", "{port}", "--max-num-seqs", "8"]
+    build_engine(engine_id="e", kind="vllm", options={"model": "some/model", "slots": 8})
