@@ -129,7 +129,7 @@ class EngineSection(BaseModel):
     id: str = Field(default="", pattern=f"^({ID})?$")
     """Unique on the node and stable across restarts. Empty: the kind."""
     kind: str = Field(pattern=f"^{OPEN_STRING}$")
-    """"simulated", "llamacpp", "openai", ..."""
+    """"simulated", "llamacpp", "openai", "python", ..."""
 
     @property
     def engine_id(self) -> str:

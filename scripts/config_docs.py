@@ -23,6 +23,7 @@ from node_agent.config import AgentConfig
 from node_agent.engines.llamacpp_options import LlamacppOptions
 from node_agent.engines.openai_options import OpenaiOptions
 from node_agent.engines.openai_presets import LaunchOptions
+from node_agent.engines.python_options import PythonOptions
 from node_agent.engines.simulated_options import SimulatedOptions
 from scheduler_service import policies
 from scheduler_service.config import BUILT_IN_TASK_TYPES, SchedulerConfig
@@ -36,6 +37,7 @@ KINDS = (
     ("llamacpp", LlamacppOptions),
     ("openai", OpenaiOptions),
     ("vllm and sglang", LaunchOptions),
+    ("python", PythonOptions),
 )
 
 INTRODUCTION = """\

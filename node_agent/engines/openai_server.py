@@ -295,7 +295,7 @@ class OpenaiServer:
         """One token, within seconds, from the model that has been shown to serve."""
         model = next(m for m in self.served.models.values() if m.state == ACTIVE)
         assert self._finder is not None
-        async with asyncio.timeout(_TRIAL_S):
+        async with asyncio.timeout(min(_TRIAL_S, self._options.first_token_timeout or _TRIAL_S)):
             await self._finder.warm_up(model)
         self._trial_at = None
         self._set_health(SERVING, "")

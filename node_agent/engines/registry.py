@@ -9,6 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from node_agent.engines.interface import Engine
 from node_agent.engines.openai_presets import MODULES, LaunchOptions, openai_options
+from node_agent.engines.python import PythonEngine
+from node_agent.engines.python_options import PythonOptions
 from node_agent.engines.simulated import SimulatedEngine
 from node_agent.engines.simulated_options import SimulatedOptions
 from service_kit.config_faults import wrong_value
@@ -43,6 +45,10 @@ def _openai(engine_id: str, options: dict[str, Any]) -> Engine:
     return OpenaiEngine(engine_id, _checked(OpenaiOptions, options))
 
 
+def _python(engine_id: str, options: dict[str, Any]) -> Engine:
+    return PythonEngine(engine_id, _checked(PythonOptions, options))
+
+
 def _launched(kind: str) -> Callable[[str, dict[str, Any]], Engine]:
     def build(engine_id: str, options: dict[str, Any]) -> Engine:
         return _openai(engine_id, openai_options(kind, _checked(LaunchOptions, options)))
@@ -53,6 +59,7 @@ def _launched(kind: str) -> Callable[[str, dict[str, Any]], Engine]:
 ENGINES: dict[str, Callable[[str, dict[str, Any]], Engine]] = {
     "llamacpp": _llamacpp,
     "openai": _openai,
+    "python": _python,
     "simulated": _simulated,
     **{kind: _launched(kind) for kind in MODULES},
 }

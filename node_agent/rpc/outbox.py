@@ -43,6 +43,8 @@ class Outbox:
         self.make_descriptor: Callable[[], node.NodeDescriptor] = node.NodeDescriptor
         self.make_report: Callable[[], node.NodeReport] = node.NodeReport
         self.max_message_bytes = DEFAULT_MESSAGE_BYTES
+        self._descriptor_due = False
+        self._report_due = False
         self._clear()
 
     def _clear(self) -> None:
@@ -52,17 +54,19 @@ class Outbox:
         self._pongs: deque[node.Pong] = deque()
         self._command_results: list[node.CommandResult] = []
         self._drain: node.Drain | None = None
-        self._descriptor_due = False
-        self._report_due = False
 
     def attach(self, wake: Callable[[], None]) -> None:
-        """A session begins: nothing of an earlier one waits; `wake` is called for each piece."""
+        """A session begins: nothing of an earlier one waits; `wake` is called for each piece.
+
+        What changed since the Hello was written is still due: an engine may come up meanwhile.
+        """
         self._clear()
         self._wake = wake
 
     def detach(self) -> None:
-        """The session is over."""
+        """The session is over; the next Hello says all that there is to say."""
         self._clear()
+        self._descriptor_due = self._report_due = False
         self._wake = _nobody
 
     # What comes in.

@@ -120,11 +120,16 @@ class Cluster:
     ) -> Process:
         """Start an agent with one simulated engine; returns when it has a session."""
         engine = [f"models=[{models}]", *options]
+        return await self.agent_of(
+            node_id, "--role", role, "--engine", "simulated",
+            *(a for o in engine for a in ("--engine-option", o)),
+        )  # fmt: skip
+
+    async def agent_of(self, node_id: str, *flags: str) -> Process:
+        """Start an agent with the engines that the flags name; returns when it takes work."""
         process = await Process.start(
             node_id, "node_agent", "--scheduler", self.addresses["node"], "--node-id", node_id,
-            "--role", role, "--engine", "simulated",
-            *(a for o in engine for a in ("--engine-option", o)),
-            env=self.env,
+            *flags, env=self.env,
         )  # fmt: skip
         self.agents[node_id] = process
         await process.until_ready()

@@ -239,3 +239,14 @@ async def test_news_of_an_item_whose_result_leaves_with_it_are_left_out(bench: B
     bench.open.set()
     await bench.until(lambda: bench.sent[-1].results)
     assert [u.dispatch_id for u in bench.sent[-1].updates] == [7]
+
+
+def test_change_between_hello_and_welcome_is_told() -> None:
+    """An engine that comes up meanwhile: the Hello did not have its models."""
+    outbox = Outbox(OutputBook())
+    outbox.need_descriptor()
+    outbox.attach(lambda: None)
+    assert outbox.next_message().HasField("descriptor")
+    outbox.detach()
+    outbox.attach(lambda: None)
+    assert not outbox.next_message().HasField("descriptor")

@@ -1,0 +1,204 @@
+"""Is this worker's process up, and what did it answer? One object per worker, over many processes.
+
+LOADING --loaded, warmed up--> READY --batch--> BUSY --answer--> READY
+   ^                                             | dead, too slow, not to be interrupted: killed
+   +----------------- back-off ------------------+
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable
+
+import psutil
+
+from batchyard.v1 import node_service_pb2
+from node_agent.engines.python_child import LENGTH
+from node_agent.engines.python_options import PythonOptions
+
+log = logging.getLogger("node_agent.engine.child")
+
+CHILD_MODULE = "node_agent.engines.python_child"
+_LOG_LINES = 20
+_LOG_S = 1.0
+_CHUNK = 1 << 16
+
+
+class WorkerLost(Exception):
+    """The process ended, or had to be ended; the text says why."""
+
+    def __init__(self, why: str, *, stalled: bool = False) -> None:
+        super().__init__(why)
+        self.stalled = stalled
+
+
+class PythonWorker:
+    """One worker. `changed` is called when it becomes ready, or is no more."""
+
+    def __init__(self, options: PythonOptions, changed: Callable[[], None]) -> None:
+        self._options = options
+        self._changed = changed
+        self._process: asyncio.subprocess.Process | None = None
+        self._log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failures = 0
+        self._stalled = False
+        self.ready = False
+        self.message = ""
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process; None: there is none."""
+        return self._process.pid if self._process is not None else None
+
+    async def start(self) -> None:
+        """Bring the process up.
+
+        Raises:
+            WorkerLost: it did not come up, or did not answer its first request.
+        """
+        options = self._options
+        folders = [str(options.path)] if options.path is not None else []
+        self._stalled = False
+        self._process = await asyncio.create_subprocess_exec(
+            options.python or sys.executable,
+            "-m",
+            CHILD_MODULE,
+            options.callable,
+            *(folders or [""]),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self._tasks.append(asyncio.create_task(self._read_log(self._process)))
+        try:
+            async with asyncio.timeout(options.start_timeout):
+                await self._receive(self._process)
+                await self._warm_up()
+        except TimeoutError as error:
+            await self._end()
+            raise WorkerLost(f"was not ready in {options.start_timeout:g} s") from error
+        except WorkerLost:
+            await self._end()
+            raise
+        self._failures = 0
+        self._set_ready(True, "")
+
+    async def restart(self) -> None:
+        """Bring it up again, and again, until it is."""
+        await self._end()
+        while True:
+            delay_s = self._options.restart_delay * 2 ** min(self._failures, 16)
+            self._failures += 1
+            await asyncio.sleep(min(delay_s, self._options.restart_delay_max))
+            try:
+                await self.start()
+                return
+            except WorkerLost as lost:
+                self._set_ready(False, str(lost))
+                log.warning("python engine: %s", lost, extra={"event": "engine_failed"})
+
+    async def run(self, batch: node_service_pb2.DispatchBatch) -> node_service_pb2.ConnectRequest:
+        """Have a batch answered.
+
+        Raises:
+            WorkerLost: there will be no answer; the worker must be restarted.
+        """
+        process, limit_s = self._process, self._options.batch_timeout
+        assert process is not None
+        assert process.stdin is not None
+        try:
+            async with asyncio.timeout(limit_s or None):
+                data = batch.SerializeToString()
+                process.stdin.write(LENGTH.pack(len(data)) + data)
+                await process.stdin.drain()
+                answer = await self._receive(process)
+        except TimeoutError as error:
+            self._set_ready(False, f"a call took more than {limit_s:g} s")
+            raise WorkerLost(self.message, stalled=True) from error
+        except (OSError, WorkerLost) as error:
+            await process.wait()
+            self._set_ready(False, self._obituary(process))
+            raise WorkerLost(self.message) from error
+        return node_service_pb2.ConnectRequest.FromString(answer)
+
+    def interrupt(self) -> None:
+        """Break off the running call, if the function can be interrupted."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """End the process by force; what it runs is lost."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def is_too_large(self) -> bool:
+        """Whether the process holds more memory than it may."""
+        limit = self._options.memory_limit
+        if limit is None or self.pid is None:
+            return False
+        try:
+            return bool(psutil.Process(self.pid).memory_info().rss > limit)
+        except psutil.Error:
+            return False
+
+    async def stop(self) -> None:
+        """End the process."""
+        await self._end()
+
+    async def _warm_up(self) -> None:
+        if not self._options.warm_up:
+            return
+        batch = node_service_pb2.DispatchBatch(model=self._options.public_name)
+        batch.items.add(dispatch_id=1).request.text.prompt = self._options.warm_up
+        (result,) = (await self.run(batch)).results
+        if result.HasField("error"):
+            raise WorkerLost(f"its first request failed (warm_up): {result.error.message}")
+
+    async def _receive(self, process: asyncio.subprocess.Process) -> bytes:
+        assert process.stdout is not None
+        try:
+            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+            return await process.stdout.readexactly(length) if length else b""
+        except asyncio.IncompleteReadError as error:
+            await process.wait()
+            await asyncio.wait(self._tasks, timeout=_LOG_S)  # its last words
+            raise WorkerLost(self._obituary(process)) from error
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        self.ready = False
+        if process is None:
+            return
+        if process.returncode is None:
+            process.kill()
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.wait()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _obituary(self, process: asyncio.subprocess.Process) -> str:
+        status = process.returncode or 0
+        how = f"was killed by signal {-status}" if status < 0 else f"ended ({status})"
+        last = f": {self._log[-1]}" if self._log else ""
+        return f"the process of {self._options.callable} {how}{last}"
+
+    def _set_ready(self, ready: bool, message: str) -> None:
+        self.ready, self.message = ready, message
+        self._changed()
+
+    async def _read_log(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while chunk := await process.stderr.read(_CHUNK):
+            for line in chunk.decode("utf-8", "replace").splitlines():
+                if line.strip():
+                    self._log.append(line.strip()[:500])
+                    log.debug("%s", line[:2000], extra={"event": "engine_log"})

@@ -1,0 +1,199 @@
+"""A user's function serves in batches, and whatever it does, the agent and its neighbours live."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
+from node_agent.engines.interface import EngineStartError
+from node_agent.engines.python import PythonEngine
+from node_agent.engines.registry import build_engine
+from tests.unit.engines.recording_sink import Bench, joined, serving
+
+SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
+DOWN = node_service_pb2.ENGINE_HEALTH_DOWN
+FUNCTIONS = "tests.unit.engines.python_functions"
+
+
+def engine(name: str = "act", **options: Any) -> PythonEngine:
+    given = {"callable": f"{FUNCTIONS}:{name}", "restart_delay": "10ms", **options}
+    built = build_engine(engine_id="e", kind="python", options={"model": "m", **given})
+    assert isinstance(built, PythonEngine)
+    return built
+
+
+def pid_of(bench: Bench) -> int | None:
+    assert isinstance(bench.engine, PythonEngine)
+    return bench.engine.workers[0].pid
+
+
+async def run_all(bench: Bench, *prompts: str, atomic: bool = True) -> list[Any]:
+    ids = bench.submit(*(bench.item(prompt) for prompt in prompts), atomic=atomic)
+    return [await bench.sink.end(dispatch_id) for dispatch_id in ids]
+
+
+async def test_batch_is_one_call_and_answers_keep_their_order() -> None:
+    async with serving(engine(), "m") as bench:
+        results = await run_all(bench, "a", "b", "print", "c")
+        assert [joined(r) for r in results] == [f"answer to {x}" for x in ("a", "b", "print", "c")]
+        assert {bench.sink.started[i] for i in bench.sink.submitted} == {4}
+        (result,) = await run_all(bench, "sizes")
+        assert json.loads(result.outputs[0].raw.data) == [1, 4, 1]  # the first one warmed it up
+        assert result.decode_s is not None
+
+
+async def test_items_that_came_while_it_was_busy_share_the_next_call() -> None:
+    """Behaviours 13 and 15: never above the limit, and no crowd of single calls."""
+    async with serving(engine(max_batch_size=3, look_ahead=6), "m") as bench:
+        prompts = ["x", "a", "b", "c", "d", "e", "sizes"]
+        (*_, last) = await run_all(bench, *prompts, atomic=False)
+        assert sum(json.loads(last.outputs[0].raw.data)) == 8
+        assert max(json.loads(last.outputs[0].raw.data)) == 3
+
+
+async def test_bad_member_fails_alone() -> None:
+    """Behaviour 12: by an exception returned, and by one raised over the whole batch."""
+    async with serving(engine(), "m") as bench:
+        good, blamed, other, guilty = await run_all(bench, "a", "blame", "b", "raise")
+        assert joined(good) == "answer to a"
+        assert joined(other) == "answer to b"
+        assert blamed.error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT
+        assert guilty.error.reason == types_pb2.ERROR_REASON_ENGINE_ERROR
+        assert "cannot do this one" in guilty.error.message
+
+
+@pytest.mark.parametrize("name", ["act", "act_later"])
+async def test_cancelled_call_is_interrupted_and_its_process_stays(name: str) -> None:
+    """Behaviours 28 and 38: the slot is free within a second, and nothing is loaded again."""
+    async with serving(engine(name, cancel_grace="3s"), "m") as bench:
+        pid = pid_of(bench)
+        (dispatch_id,) = bench.submit(bench.item("wait" if name == "act_later" else "spin"))
+        await bench.sink.until(lambda: dispatch_id in bench.sink.started)
+        (neighbour,) = bench.submit(bench.item("a"), atomic=True)
+        await bench.cancel(dispatch_id)
+        assert (await bench.sink.end(neighbour)).error is None
+        await bench.until_idle()
+        assert pid_of(bench) == pid
+
+
+async def test_call_that_cannot_be_interrupted_loses_its_process() -> None:
+    async with serving(engine(cancel_grace="100ms"), "m") as bench:
+        pid = pid_of(bench)
+        (dispatch_id,) = bench.submit(bench.item("deafer"))
+        await bench.sink.until(lambda: dispatch_id in bench.sink.started)
+        await bench.cancel(dispatch_id)
+        await bench.sink.until(lambda: bench.engine.load().health == DOWN)
+        await bench.sink.until(lambda: bench.engine.load().health == SERVING)
+        assert pid_of(bench) != pid
+        await bench.until_idle()
+
+
+async def test_cancelled_member_leaves_the_others_their_batch() -> None:
+    """Behaviour 10: what is cancelled while it waits is not computed."""
+    async with serving(engine(look_ahead=8), "m") as bench:
+        (busy,) = bench.submit(bench.item("spin"), atomic=True)
+        await bench.sink.until(lambda: busy in bench.sink.started)
+        ids = bench.submit(*(bench.item("sizes") for _ in range(3)), atomic=True)
+        await bench.cancel(ids[0])
+        await bench.cancel(busy)
+        result = await bench.sink.end(ids[1])
+        assert json.loads(result.outputs[0].raw.data)[-1] == 2
+
+
+async def test_crash_takes_its_batch_and_nothing_else() -> None:
+    async with serving(engine(workers=2), "m") as bench:
+        (neighbour,) = bench.submit(bench.item("a"), atomic=True)
+        crashed, other = await run_all(bench, "crash", "b")
+        for result in (crashed, other):
+            assert result.error.reason == types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE
+            assert not result.error.refused
+            assert "ended (9)" in result.error.message
+        assert (await bench.sink.end(neighbour)).error is None
+        assert bench.engine.load().health == SERVING  # the second worker is there
+        assert joined((await run_all(bench, "after"))[0]) == "answer to after"
+
+
+async def test_call_that_hangs_is_ended_by_its_limit() -> None:
+    async with serving(engine(batch_timeout="300ms"), "m") as bench:
+        (result,) = await run_all(bench, "deaf")
+        assert result.error.reason == types_pb2.ERROR_REASON_ENGINE_STALLED
+        assert result.error.metadata == {"limit": "0.3s"}
+        await bench.sink.until(lambda: bench.engine.load().health == SERVING)
+        assert joined((await run_all(bench, "after"))[0]) == "answer to after"
+
+
+async def test_process_that_leaks_is_replaced_between_batches() -> None:
+    async with serving(engine(memory_limit="150MiB"), "m") as bench:
+        pid = pid_of(bench)
+        assert (await run_all(bench, "leak"))[0].error is None
+        assert joined((await run_all(bench, "after"))[0]) == "answer to after"
+        assert pid_of(bench) != pid
+
+
+async def test_vectors_tensors_and_classes() -> None:
+    async with serving(engine(), "m") as bench:
+        embedding = inference_pb2.EmbeddingInput(texts=["a", "bb"])
+        result = await bench.run(
+            bench.item(request=inference_pb2.InferenceRequest(embedding=embedding))
+        )
+        assert [list(o.embedding) for o in result.outputs] == [[1.0, 1.0], [2.0, 1.0]]
+        tensor = inference_pb2.Tensor(
+            name="x", datatype="INT32", shape=[2], data=b"\1\0\0\0\2\0\0\0"
+        )
+        tensors = inference_pb2.TensorInput(tensors=[tensor])
+        request = inference_pb2.InferenceRequest(tensors=tensors)
+        result = await bench.run(bench.item(request=request))
+        assert result.outputs[0].tensors[0].data == b"\2\0\0\0\4\0\0\0"
+        tensors.tensors[0].shape[:] = [3]
+        request = inference_pb2.InferenceRequest(tensors=tensors)
+        error = (await bench.run(bench.item(request=request))).error
+        assert error is not None
+        assert error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT
+    async with serving(engine("Loaded"), "m") as bench:
+        item = bench.item("x", stream=True)
+        assert joined(await bench.run(item)) == "loaded: x"
+        assert bench.sink.texts[item.dispatch_id] == {(0, 0): "loaded: x"}
+
+
+async def test_too_few_answers_are_the_functions_fault() -> None:
+    async with serving(engine("too_few"), "m") as bench:
+        for result in await run_all(bench, "a", "b"):
+            assert result.error.reason == types_pb2.ERROR_REASON_ENGINE_ERROR
+            assert "a list of 2 answers" in result.error.message
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nothing", "has no attribute 'nothing'"),
+        ("Unloadable", "the weights are not there"),
+        ("bad_first", "first request failed .*no CUDA"),
+    ],
+)
+async def test_function_that_cannot_serve_says_why(name: str, words: str) -> None:
+    """Behaviour 111: ready by a true answer."""
+    built = engine(name)
+    with pytest.raises(EngineStartError, match=words):
+        await built.start(Bench(built, "m").sink)
+    await built.stop(0)
+
+
+async def test_too_much_and_unknown_is_refused() -> None:
+    async with serving(engine(max_batch_size=2), "m") as bench:
+        ids = bench.submit(*(bench.item("spin") for _ in range(3)))
+        error = (await bench.sink.end(ids[2])).error
+        assert error is not None
+        assert (error.reason, error.refused) == (types_pb2.ERROR_REASON_ENGINE_BUSY, True)
+        for dispatch_id in ids[:2]:
+            await bench.cancel(dispatch_id)
+        stranger = bench.item("a")
+        stranger.model = "nobody"
+        error = (await bench.run(stranger)).error
+        assert error is not None
+        assert error.reason == types_pb2.ERROR_REASON_MODEL_NOT_FOUND
+        error = (await bench.run(bench.item(""))).error
+        assert error is not None
+        assert error.field == "request.text"
