@@ -94,6 +94,12 @@ class Admission(Protocol):
         """Time in the queue to expect; 0: none, or unknown."""
         ...
 
+    def least_share(self) -> float:
+        """Of the expected service time, what must still fit before the deadline of a request that
+        waits, or it is ended. Asked once. 0: it waits until its deadline has passed.
+        """
+        ...
+
 
 @dataclass(slots=True)
 class BatchView:
@@ -337,10 +343,13 @@ class PolicySet:
     preemption: Preemption
     orderings: Mapping[str, Ordering] = field(default_factory=dict)  # of pools that have their own
 
-    relieves: bool = field(init=False)  # whether `degrade` ever looks at pools as a whole
+    # What is asked once: whether `degrade` ever looks at pools as a whole, and of `admission`.
+    relieves: bool = field(init=False)
+    least_share: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.relieves = self.degrade.limits()[0] < NEVER
+        self.least_share = self.admission.least_share()
 
     def ordering_of(self, pool: str) -> Ordering:
         """The pool's own, or the one for all."""

@@ -18,6 +18,7 @@ from scheduler_service.core import (
     invariants,
     patience,
     preemption,
+    reach,
     reports,
     requests,
     scaling,
@@ -35,6 +36,8 @@ from scheduler_service.core.types import Instant
 def _submit(state: State, event: events.RequestsSubmitted) -> None:
     for request in event.requests:
         requests.submit(state, request)
+    if state.policies.least_share:
+        reach.watch(state, event.requests)
 
 
 def _stop(state: State, event: events.SchedulerDraining) -> None:
@@ -172,7 +175,9 @@ def _fire_request(state: State, rid: int, kind: int) -> None:
     request = state.requests.get(rid)
     if request is None:
         return
-    if kind == requests.PATIENCE:
+    if kind == requests.DEADLINE and state.policies.least_share:
+        reach.on_timer(state, request)
+    elif kind == requests.PATIENCE:
         patience.on_timer(state, request)
     else:
         requests.on_timer(state, request, kind)

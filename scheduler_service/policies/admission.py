@@ -47,6 +47,10 @@ class Bounded:
             return 0
         return (load.ahead - load.free_inputs + 1) * load.mean_service // load.parallel
 
+    def least_share(self) -> float:
+        """Deadlines of those who wait only expire."""
+        return 0.0
+
     def decide(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
         """QUEUE_FULL, DEADLINE_UNREACHABLE, or None."""
         interactive = request.request_class is _INTERACTIVE
@@ -73,12 +77,15 @@ class Guarded:
 
     The queue is full at its bounds, or with more than drains in `longest`. Where it is full a
     newcomer displaces the youngest of the least urgent, if that is less urgent. While two or more
-    tenants wait, none takes more than `tenant_share` of the queue.
+    tenants wait, none takes more than `tenant_share` of the queue. Who waits with less than
+    `hopeless` times its expected service left is ended, or gets a smaller model: it would only be
+    late, and take a slot from one that is not.
     """
 
     caution: float = 0.8
     longest: Duration = 60 * SECOND
     tenant_share: float = 0.25
+    hopeless: float = 0.8
 
     def estimated_wait(self, load: PoolLoad) -> Duration:
         """Requests ahead, beyond the free slots, by the rate at which requests end."""
@@ -86,6 +93,10 @@ class Guarded:
             return Bounded().estimated_wait(load)
         beyond = load.ahead - load.free_inputs + 1
         return int(max(0, beyond) / load.drain_rate * SECOND)
+
+    def least_share(self) -> float:
+        """As configured."""
+        return self.hopeless
 
     def decide(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
         """QUEUE_FULL, DEADLINE_UNREACHABLE, or None."""
@@ -130,6 +141,10 @@ class Open:
     def estimated_wait(self, load: PoolLoad) -> Duration:
         """As `Bounded`."""
         return Bounded().estimated_wait(load)
+
+    def least_share(self) -> float:
+        """As `Bounded`."""
+        return 0.0
 
     def decide(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
         """QUEUE_FULL or None."""
