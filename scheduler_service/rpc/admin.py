@@ -180,13 +180,15 @@ class AdminPort:
         shown, token = paging.page(request, rows, size, lambda node: node.node_id)
         window = self._reports.window()
         return pb.ListNodesResponse(
-            nodes=[self._reports.node(node, window) for node in shown], next_page_token=token
+            nodes=[filters.own(self._reports.node(node, window)) for node in shown],
+            next_page_token=token,
         )
 
     async def get_node(self, request: pb.GetNodeRequest, _: Context) -> pb.GetNodeResponse:
         """One node, whole."""
         found = filters.find_node(self._state, request.node_id)
-        return pb.GetNodeResponse(node=self._reports.node(found, self._reports.window()))
+        node = self._reports.node(found, self._reports.window())
+        return pb.GetNodeResponse(node=filters.own(node))
 
     async def list_queues(self, request: pb.ListQueuesRequest, _: Context) -> pb.ListQueuesResponse:
         """By pool, class and priority."""

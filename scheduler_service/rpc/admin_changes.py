@@ -90,7 +90,7 @@ class AdminChanges:
             node = await self._applied(event, is_done)
         finally:
             eventlog.expect(kind, event.node_id, "")
-        return self._reports.node(node, self._reports.window())
+        return filters.own(self._reports.node(node, self._reports.window()))
 
     async def _applied(
         self, event: NodeCordoned | DrainRequested, is_done: Callable[[Node], bool]

@@ -165,6 +165,16 @@ def every_request(state: State) -> Iterator[Request]:
     yield from state.finished
 
 
+def own(node: report_pb2.Node) -> report_pb2.Node:
+    """The node without the request ids of its drain, which may be any tenant's, where the asker is
+    bound to some; their numbers stay.
+    """
+    if current().tenants is not None:
+        for name in ("finished_request_ids", "moved_request_ids", "lost_request_ids"):
+            node.drain.ClearField(name)
+    return node
+
+
 def find_request(state: State, request_id: str, tenant: str) -> Request:
     """The newest of that id.
 
