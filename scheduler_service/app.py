@@ -27,6 +27,7 @@ from scheduler_service.driver import Driver
 from scheduler_service.effects import Effects
 from scheduler_service.identity import Identity
 from scheduler_service.observers import Observers
+from scheduler_service.quarantine import Quarantine
 from scheduler_service.rpc import admin, node
 from scheduler_service.rpc.book import Book
 from scheduler_service.rpc.convert import Converter
@@ -73,7 +74,10 @@ class App:
             execute=self._effects.execute,
             on_fault=self._start_anew,
         )
-        self._book = Book(self.driver, self._clock, quotas=quotas)
+        self._quarantine = Quarantine(
+            config.state_dir, self._clock, keep_for=config.failover.poison_memory
+        )
+        self._book = Book(self.driver, self._clock, quotas=quotas, on_poisoned=self._quarantine.add)
         if quotas is not None:
             self.driver.observe(quotas.observe)
         self._effects.book = self._book
@@ -123,6 +127,7 @@ class App:
             on_entry=self._observers.on_entry,
             quotas=self._quotas,
             refusals=self._guard.refusals,
+            quarantine=self._quarantine,
             idle_stream=config.abuse.idle_stream,
         )
 

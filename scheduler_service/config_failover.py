@@ -10,7 +10,7 @@ from pydantic import Field
 from scheduler_service.core.settings import FailoverSettings, Patience
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND
 from service_kit.config_sections import Section
-from service_kit.units import PositiveDurationNs
+from service_kit.units import DurationNs, PositiveDurationNs
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 Ratio = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
@@ -35,6 +35,9 @@ class FailoverSection(Section):
     """Retries a second that a pool may always make."""
     retry_burst: Count = 100
     """Most retries that a pool can save up. For deaths at least what its nodes can hold at once."""
+    poison_memory: DurationNs = 600 * SECOND
+    """How long a request that made three nodes fail is refused, also after a restart where there
+    is a `state_dir`. 0: it may be sent again at once."""
 
 
 class ModelTimeoutsSection(Section):
@@ -66,8 +69,10 @@ def failover_settings(
     failover: FailoverSection, timeouts: TimeoutsSection, aliases: Mapping[str, str]
 ) -> FailoverSettings:
     """What the core is given; `aliases`: model names by alias."""
+    values = failover.values()
+    del values["poison_memory"]  # the edge's
     return FailoverSettings(
-        **failover.values(),
+        **values,
         patience=_patience(timeouts, timeouts),
         patience_by_model={
             aliases.get(model, model): _patience(own, timeouts)

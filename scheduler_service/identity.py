@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from scheduler_service.state_file import replace_document
+
 TERM_MAX: Final = (1 << 23) - 1
 _FILE: Final = "identity.json"
 _LOCK: Final = "lock"
@@ -76,7 +78,7 @@ def _next(state_dir: Path, lock: int) -> Identity:
     if term >= TERM_MAX:
         raise IdentityError(f"{path}: all terms are used up; remove the file for a new cluster")
     try:
-        _write(path, {"cluster_id": cluster_id, "term": term + 1})
+        replace_document(path, {"cluster_id": cluster_id, "term": term + 1})
     except OSError as fault:
         raise IdentityError(f"{path} cannot be written: {fault}") from fault
     return Identity(cluster_id, term + 1, lock)
@@ -103,18 +105,3 @@ def _damaged(path: Path, why: str) -> IdentityError:
         f"{path} is damaged ({why}): restore it, or remove it for a new cluster, to which agents "
         "bring no old work"
     )
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    """Replace the file so that a crash leaves the old one or the new one, whole."""
-    fresh = path.with_suffix(".new")
-    with fresh.open("w", encoding="utf-8") as file:
-        json.dump(document, file)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -97,10 +97,14 @@ def effects_of(attempt: Attempt) -> Effects:
 
 
 def deaths_of(request: Request) -> list[str]:
-    """Ids of the nodes that died, froze or ran out of memory with it, each once."""
-    ended = (AttemptState.LOST, AttemptState.FAILED)
-    return list(
-        dict.fromkeys(
-            a.node.node_id for a in request.attempts if a.state in ended and effects_of(a).suspects
-        )
-    )
+    """Ids of the nodes that died, froze or ran out of memory with it, each once. A session that
+    broke and is not back counts, too: its work may have moved on before the node is lost.
+    """
+    return list(dict.fromkeys(a.node.node_id for a in request.attempts if _died(a)))
+
+
+def _died(attempt: Attempt) -> bool:
+    if attempt.state is AttemptState.RUNNING:
+        return not attempt.node.connected
+    ended = attempt.state is AttemptState.LOST or attempt.state is AttemptState.FAILED
+    return ended and effects_of(attempt).suspects

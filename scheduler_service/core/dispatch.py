@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler_service.core import (
+    apart,
     batching,
     explain,
     health,
@@ -43,6 +44,8 @@ MAX_BARRED = 8
 
 def decide(state: State) -> None:
     """Dispatch all that can go now."""
+    for model in [m for m in state.apart if m in state.dirty]:
+        _dispatch_apart(state, state.pools[model])
     open_pools = {m: state.pools[m] for m in state.dirty if len(state.pools[m].queue)}
     state.dirty.clear()
     outbox: dict[tuple[str, str, str], Batch] = {}
@@ -53,6 +56,18 @@ def decide(state: State) -> None:
         if not _dispatch(state, pool, outbox, wanted, one_batch=not alone):
             del open_pools[pool.model]
     for batch in outbox.values():
+        _send(state, batch)
+
+
+def _dispatch_apart(state: State, pool: Pool) -> None:
+    """Send what must not run with others."""
+    while (run := apart.next_run(state, pool)) is not None:
+        atomic = run.engine.spec.mode is EngineMode.STATIC
+        batch = batching.new_batch(state, run.engine, pool.model, run.why, atomic=atomic)
+        attempts = [_assign(state, r, None, batch) for r in run.members]
+        for attempt in attempts:
+            attempt.chosen_by = "apart"  # it took nobody's turn
+        apart.begun(pool, run, attempts)
         _send(state, batch)
 
 
@@ -156,16 +171,19 @@ def _fill(state: State, batch: Batch, walk: Walk) -> None:
         _assign(state, request, walk, batch)
 
 
-def _assign(state: State, request: Request, walk: Walk, batch: Batch) -> Attempt:
-    """Make an attempt of the request on the batch's engine, and let it speak."""
+def _assign(state: State, request: Request, walk: Walk | None, batch: Batch) -> Attempt:
+    """Make an attempt of the request on the batch's engine, and let it speak. `walk`: where it is
+    taken from; None: it does not wait in the queue.
+    """
     engine = batch.engine
     pool = state.pools[batch.model]
-    floor = walk.floor
-    walk.take(request)
+    floor = walk is not None and walk.floor
+    if walk is not None:
+        walk.take(request)
     pool.dispatches += 1
     pool.floor_dispatches += floor
     stay = state.now - request.queued_at
-    requests.leave_queue(state, request, taken=True)
+    requests.leave_queue(state, request, taken=walk is not None)
     attempt = Attempt(
         state.new_id(),
         len(request.attempts) + 1,

@@ -15,6 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler_service.core import (
+    apart,
+    attribution,
     fairness,
     health,
     ledger,
@@ -101,6 +103,7 @@ def on_finished(state: State, event: ItemsFinished) -> None:
         for item in event.items:
             _late(state, item, event.node_id)
         return
+    failed: list[Attempt] = []
     for item in event.items:
         attempt = node.in_flight.get(item.dispatch_id)
         if attempt is None:
@@ -109,9 +112,11 @@ def on_finished(state: State, event: ItemsFinished) -> None:
         attempt.output_tokens = item.output_tokens
         ledger.settle(state, attempt)
         if item.dispatch_id in attempt.request.live:
-            _conclude(state, node, attempt, item)
+            _conclude(state, node, attempt, item, failed)
         else:
             _late(state, item, event.node_id)
+    if failed:
+        _fail(state, node, failed)
     state.emit(AcknowledgeResults(event.node_id, event.epoch, len(event.items)))
     ledger.check_drained(state, node)
 
@@ -123,8 +128,10 @@ def _late(state: State, item: ItemEnd, node_id: str) -> None:
     state.record(records.LATE_RESULT, node_id=node_id, dispatch_id=item.dispatch_id)
 
 
-def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
-    """A live attempt ended on its node."""
+def _conclude(
+    state: State, node: Node, attempt: Attempt, item: ItemEnd, failed: list[Attempt]
+) -> None:
+    """A live attempt ended on its node; one that may be tried again is added to `failed`."""
     request = attempt.request
     reason = item.reason
     if reason is _NONE:
@@ -148,9 +155,46 @@ def _conclude(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None
     else:
         node.failed += 1
         ledger.end(state, attempt, AttemptState.FAILED, reason, item.message)
-        retry(state, attempt)
-        if effects_of(attempt).blames:
-            health.failed(state, node)
+        failed.append(attempt)
+
+
+def _fail(state: State, node: Node, failed: list[Attempt]) -> None:
+    """Try them again: those of a static batch that failed as a whole in halves, others as they
+    are. However large, a batch is one failure of its node.
+    """
+    for batch in list({a.batch.batch_id: a.batch for a in failed}.values()):
+        members = [a for a in failed if a.batch is batch]
+        whole = batch.atomic and len(members) > 1 and batch.open_items == 0
+        if whole and all(a.state is not AttemptState.SUCCEEDED for a in batch.attempts):
+            _halve(state, members)
+            if any(effects_of(a).blames for a in members):
+                health.failed(state, node)
+            continue
+        for attempt in members:
+            retry(state, attempt)
+            if effects_of(attempt).blames:
+                health.failed(state, node)
+
+
+def _halve(state: State, members: list[Attempt]) -> None:
+    """They failed together, and nobody is charged for it."""
+    held = []
+    for attempt in members:
+        request = attempt.request
+        if request.live or request.state is RequestState.QUEUED or apart.is_suspect(request):
+            retry(state, attempt)
+            continue
+        request.charged -= 1
+        _note_tried(attempt)
+        if not _resume(state, attempt):
+            continue
+        if may_retry(state, attempt) is None:
+            _give_up_unpaid(state, attempt)
+            continue
+        note_failover(state, attempt)
+        ledger.note_moved(attempt)
+        held.append(request)
+    apart.hold_halves(state, held)
 
 
 def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
@@ -203,11 +247,12 @@ def give_back(state: State, attempt: Attempt) -> None:
 def retry(state: State, attempt: Attempt) -> None:
     """The attempt has ended without an answer: try again elsewhere, or give up."""
     request = attempt.request
-    incarnation = attempt.node.incarnation
-    if incarnation not in request.tried:
-        request.tried = (*request.tried, incarnation)
+    _note_tried(attempt)
     if request.live:  # its sibling may still answer
         ledger.note_moved(attempt)
+        return
+    if apart.condemned(attempt):
+        _condemn(state, attempt)
         return
     verdict = state.policies.failover.decide(attempt, attempt.reason, state.now)
     if isinstance(verdict, GiveUp):
@@ -217,12 +262,22 @@ def retry(state: State, attempt: Attempt) -> None:
     elif _resume(state, attempt):
         wait = may_retry(state, attempt)
         if wait is None:
-            _give_up(
-                state, attempt, Reason.RETRY_BUDGET_EXHAUSTED,
-                f"{attempt.reason.name}, and the pool has no retries left in its budget",
-            )  # fmt: skip
+            _give_up_unpaid(state, attempt)
         else:
             _fail_over(state, attempt, verdict.at + wait)
+
+
+def _note_tried(attempt: Attempt) -> None:
+    incarnation, request = attempt.node.incarnation, attempt.request
+    if incarnation not in request.tried:
+        request.tried = (*request.tried, incarnation)
+
+
+def _give_up_unpaid(state: State, attempt: Attempt) -> None:
+    _give_up(
+        state, attempt, Reason.RETRY_BUDGET_EXHAUSTED,
+        f"{attempt.reason.name}, and the pool has no retries left in its budget",
+    )  # fmt: skip
 
 
 def may_retry(state: State, attempt: Attempt) -> Duration | None:
@@ -244,7 +299,23 @@ def _fail_over(state: State, attempt: Attempt, at: Instant) -> None:
     request = attempt.request
     note_failover(state, attempt)
     ledger.note_moved(attempt)
-    requests.queue_again(state, request, at)
+    if apart.is_suspect(request):
+        apart.hold_suspect(state, request)
+    else:
+        requests.queue_again(state, request, at)
+
+
+def _condemn(state: State, attempt: Attempt) -> None:
+    """It alone was there when its node went, and two had gone before: nobody runs it again."""
+    request = attempt.request
+    apart.acquit(state, request)
+    nodes = ", ".join(attribution.deaths_of(request))
+    state.record(records.POISONED, request, attempt=attempt, pool=attempt.model, nodes=nodes)
+    _give_up(
+        state, attempt, Reason.POISONED,
+        f"nodes failed while they ran it ({nodes}), the last one with nothing else to run: it is "
+        "not run again",
+    )  # fmt: skip
 
 
 def note_failover(state: State, attempt: Attempt) -> None:

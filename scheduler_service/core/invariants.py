@@ -25,6 +25,13 @@ def check(state: State) -> None:
         _check_node(node)
     for pool in state.pools.values():
         _check_openings(state, pool)
+        if (pool.apart is not None) is not (pool.model in state.apart):
+            _broken(f"pool {pool.model}: who runs apart is not known, or nobody does")
+    trials = [p.apart.trial for p in state.pools.values() if p.apart and p.apart.trial]
+    kept = {id(trial.node.trust) for trial in trials}  # membership only
+    for node in state.nodes.values():
+        if node.trust.kept and id(node.trust) not in kept:
+            _broken(f"node {node.node_id} is kept for nobody")
     for dispatch_id, lane in state.relay.lanes.items():
         if lane.attempt.request.live.get(dispatch_id) is not lane.attempt:
             _broken(f"lane {dispatch_id} is of no live attempt")

@@ -285,7 +285,7 @@ class Placement:
 def room_of(state: State, engine: Engine) -> int:
     """Inputs that may be sent to it now; 0 while it is left alone or runs all batches it can."""
     node, spec = engine.node, engine.spec
-    if engine.blocked_until > state.now:
+    if engine.blocked_until > state.now or node.trust.kept:
         return 0
     if node.trust.on_probation and health.tried_enough(node):
         return 0

@@ -34,6 +34,8 @@ CANCELLED: Final = "cancelled"
 EXPIRED: Final = "expired"
 PREEMPTED: Final = "preempted"
 LEDGER_HEALED: Final = "ledger_healed"
+SUSPECTED: Final = "suspected"
+POISONED: Final = "poisoned"
 
 # Not public events: what telemetry needs besides.
 ATTEMPT_ENDED: Final = "attempt_ended"
@@ -68,6 +70,8 @@ PUBLIC: Final = frozenset(
         EXPIRED,
         PREEMPTED,
         LEDGER_HEALED,
+        SUSPECTED,
+        POISONED,
     }
 )
 

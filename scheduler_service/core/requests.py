@@ -180,7 +180,7 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
     pool.queue.push(request, returning=returning)
     state.waiting_bytes += request.size_bytes
     if request.max_wait < NEVER or request.degrade or not pool.live or request.unfit_since < NEVER:
-        _arm_wait(state, request, pool)
+        arm_wait(state, request, pool)
     state.dirty[pool.model] = None
 
 
@@ -207,11 +207,11 @@ def queue_again(state: State, request: Request, at: Instant) -> None:
     if at <= state.now:
         enter_queue(state, request, returning=True)
         return
-    _arm_wait(state, request, state.pools[request.served_model])
+    arm_wait(state, request, state.pools[request.served_model])
     state.timers.set(request.rid * 4 + RETRY, at)
 
 
-def _arm_wait(state: State, request: Request, pool: Pool) -> None:
+def arm_wait(state: State, request: Request, pool: Pool) -> None:
     """Wake up when its wait has to have a consequence: max_wait, degrade, or no node at all."""
     at = NEVER
     if request.max_wait < NEVER:
@@ -282,7 +282,7 @@ def _on_wait(state: State, request: Request) -> None:
             retry_after=SECOND, metadata={"model": pool.model},
         )  # fmt: skip
         return
-    _arm_wait(state, request, pool)
+    arm_wait(state, request, pool)
 
 
 def degrade(state: State, request: Request, reason: str) -> bool:
@@ -304,7 +304,7 @@ def degrade(state: State, request: Request, reason: str) -> bool:
         request.wait_forgiven = request.waited(state.now)
     state.totals.degraded += 1
     state.record(records.DEGRADED, request, pool=chosen, source=request.model, reason=reason)
-    _arm_wait(state, request, state.pools[chosen])
+    arm_wait(state, request, state.pools[chosen])
     return True
 
 
@@ -355,7 +355,7 @@ def note_unfit(state: State, request: Request) -> None:
     """No usable engine of its pool can take it: it does not wait for one for ever."""
     if request.unfit_since >= NEVER and not placement.fits_somewhere(state, request):
         request.unfit_since = state.now
-        _arm_wait(state, request, state.pools[request.served_model])
+        arm_wait(state, request, state.pools[request.served_model])
 
 
 def note_no_node(state: State, pool: Pool) -> None:
@@ -373,7 +373,7 @@ def note_no_node(state: State, pool: Pool) -> None:
     for band in list(pool.queue.bands.values()):
         for request in list(band):
             if not degrade(state, request, "no_capacity"):
-                _arm_wait(state, request, pool)
+                arm_wait(state, request, pool)
 
 
 def cancel(state: State, rid: int, reason: Reason, message: str) -> bool:
@@ -414,6 +414,8 @@ def finish(
     if request.deadline < NEVER:
         state.timers.cancel(request.rid * 4 + DEADLINE)
     del state.requests[request.rid]
+    if state.apart:
+        state.dirty.update(state.apart)  # a node may be kept for it
     if state.watches and state.watches.pop(request.rid, None) is not None:
         state.timers.cancel(request.rid * 4 + PATIENCE)
     finished = state.finished

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler_service.core import (
+    apart,
     drains,
     failover,
     health,
@@ -327,7 +328,10 @@ def _move_undelivered(state: State, attempt: Attempt) -> None:
     if attempt.node.incarnation not in request.tried:
         request.tried = (*request.tried, attempt.node.incarnation)
     failover.note_failover(state, attempt)
-    requests.queue_again(state, request, state.now + wait)
+    if apart.is_suspect(request):
+        apart.hold_suspect(state, request)
+    else:
+        requests.queue_again(state, request, state.now + wait)
 
 
 def on_silence(state: State, node_id: str) -> None:

@@ -29,6 +29,7 @@ from scheduler_service.core.timers import TimerWheel
 from scheduler_service.core.types import (
     MILLISECOND,
     NEVER,
+    Apart,
     Attempt,
     Batch,
     Duration,
@@ -76,6 +77,7 @@ class Pool:
     has_static: bool = False
     arrivals: Rate = field(default_factory=Rate)  # where there are static engines
     openings: Openings | None = None  # of a large pool's primaries, or backups without any
+    apart: Apart | None = None  # who must not run with others, while there are any
     homes: dict[str, Engine] = field(default_factory=dict)  # of a large pool, by affinity key
     drain: DrainRate = field(default_factory=DrainRate)
     waiting: Waiting = field(default_factory=Waiting)
@@ -169,6 +171,7 @@ class State:
         self.timers = TimerWheel()
         self.dirty: dict[str, None] = {}  # pools to decide for
         self.watches: dict[int, Watch] = {}  # by rid, where attempts have limits
+        self.apart: dict[str, None] = {}  # pools that have requests which must run apart
         self.waiting_bytes = 0
         self.jobs_running = 0  # items of jobs in flight
         self.making_room: dict[str, int] = {}  # job items stopped for each pool, not yet gone
@@ -246,7 +249,7 @@ class State:
                 continue
             if pool.openings is not None and engine in pool.members and not engine.node.backup:
                 pool.openings.add(engine)
-            if pool.queue.interactive or pool.queue.jobs:
+            if pool.queue.interactive or pool.queue.jobs or pool.apart is not None:
                 self.dirty[model] = None
 
     def session(self, node_id: str, epoch: int) -> Node | None:

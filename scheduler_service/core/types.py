@@ -148,7 +148,7 @@ class Attempt:
     started_at: Instant
     tokens: int = 0  # charged, where the engine's are limited
     sent_index: int = 0  # the how many-th item sent in its node's session, from 1
-    chosen_by: str = "order"  # or "floor"
+    chosen_by: str = "order"  # or "floor", or "apart"
     queue_wait: Duration = 0  # the stay in the queue that it ended
     output_id: int = 0
     state: AttemptState = AttemptState.RUNNING
@@ -366,6 +366,7 @@ class Trust:
     ejected_at: Instant = -NEVER  # the last time
     ejected_until: Instant = 0  # 0: it is not out
     on_probation: bool = False
+    kept: bool = False  # for a trial (`apart.py`): nothing else goes there
     probation_since: Instant = 0
     proven: int = 0  # successes on probation
     warm_from: Instant = 0
@@ -409,3 +410,21 @@ class Node:
     def backup(self) -> bool:
         """Whether it works only where no primary can."""
         return self.spec.role == "backup"
+
+
+@dataclass(slots=True, eq=False)
+class Trial:
+    """A suspect that is run alone: its node is kept for it."""
+
+    request: Request
+    node: Node
+    attempt: Attempt | None = None  # None: its node is not empty yet
+
+
+@dataclass(slots=True, eq=False)
+class Apart:
+    """Who of a pool must not run with others (`apart.py`)."""
+
+    suspects: list[Request] = field(default_factory=list)  # wait for a trial
+    halves: list[list[Request]] = field(default_factory=list)  # each runs as one batch
+    trial: Trial | None = None

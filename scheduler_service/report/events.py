@@ -55,6 +55,8 @@ _TEXT: Final[dict[str, str]] = {
     records.EXPIRED: "request {request_id} expired: {message}",
     records.PREEMPTED: "request {request_id} made room on {node_id}",
     records.LEDGER_HEALED: "the books of {node_id} were corrected: {what}",
+    records.SUSPECTED: "request {request_id} was on nodes that failed ({nodes}): it runs alone",
+    records.POISONED: "request {request_id} makes nodes fail ({nodes}): it is not run again",
 }
 
 

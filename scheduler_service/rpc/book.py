@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from scheduler_service.clock import Clock
 from scheduler_service.core.commands import FinishRequest
 from scheduler_service.core.outcomes import Outcome, Reason
-from scheduler_service.core.types import Duration, Instant
+from scheduler_service.core.types import Duration, Instant, Request
 from scheduler_service.driver import Driver
 from scheduler_service.rpc import status
 from scheduler_service.rpc.convert import fingerprint
@@ -42,9 +43,11 @@ class Book:
         replay_for: Duration = 600 * 1_000_000_000,
         replay_bytes: int = 64 << 20,
         quotas: Quotas | None = None,
+        on_poisoned: Callable[[Request, bytes], None] | None = None,
     ) -> None:
         self._driver = driver
         self._quotas = quotas
+        self._on_poisoned = on_poisoned  # is given the request and its bytes
         self._clock = clock
         self._open: dict[Key, Entry] = {}
         self._replays: OrderedDict[Key, _Replay] = OrderedDict()
@@ -157,6 +160,8 @@ class Book:
         if entry.reservation is not None and self._quotas is not None:
             self._quotas.release(entry.reservation, command, self._clock.now())
             entry.reservation = None
+        if command.reason is Reason.POISONED and self._on_poisoned is not None:
+            self._on_poisoned(request, entry.request_bytes)
         whole = entry.end(command, results)
         if entry.key is not None and _is_final(command):
             self._remember(entry.key, entry.request_bytes, whole)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 
@@ -16,7 +16,7 @@ from scheduler_service.clock import Clock
 from scheduler_service.core.types import NEVER, Duration, Instant
 from scheduler_service.rpc import status
 from scheduler_service.rpc.book import Book
-from scheduler_service.rpc.convert import Converter
+from scheduler_service.rpc.convert import Converter, Parsed
 from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.validate import Limits, Refused, nanoseconds
 from scheduler_service.security.permits import permit
@@ -56,6 +56,15 @@ class Opening:
     attach: scheduler_service_pb2.AttachPoint | None = None
 
 
+class Quarantined(Protocol):
+    """What has shown itself to be no good."""
+
+    alike: dict[tuple[str, int], int]  # empty: there is nothing
+
+    def check(self, parsed: Parsed) -> None:
+        """Raises Refused, if the request is of those."""
+
+
 class Intake:
     """Takes calls in."""
 
@@ -69,6 +78,7 @@ class Intake:
         on_entry: Callable[[Entry, Opening], None] | None = None,
         quotas: Quotas | None = None,
         refusals: Refusals | None = None,
+        quarantine: Quarantined | None = None,
         idle_stream: Duration = 900 * 1_000_000_000,
     ) -> None:
         self.book = book
@@ -77,6 +87,7 @@ class Intake:
         self._converter = converter
         self._on_entry = on_entry  # the tracer decides here whether the request is sampled
         self.idle_stream = idle_stream  # of a Multiplex stream without calls, until it is ended
+        self._quarantine = quarantine
         self._quotas = quotas  # None: no tenant has any
         self._refusals = refusals or Refusals(clock)
         self._rid = 0
@@ -112,6 +123,8 @@ class Intake:
                 raise
             if found is not None:
                 return self._join(found, opening, caller)
+        if self._quarantine is not None and self._quarantine.alike:
+            self._quarantine.check(parsed)
         reservation = None if self._quotas is None else self._quotas.reserve(request, now)
         entry = Entry(request, opening.data, self.clock)
         entry.reservation = reservation

@@ -19,6 +19,7 @@ from typing import Any
 from batchyard import AsyncAdmin, AsyncClient
 
 START_S = 30.0
+PORTS = ("client", "node", "admin", "http")
 BAD_WORDS = ("Traceback", "never retrieved", "was destroyed", "ExecuteBatchError")
 
 
@@ -97,19 +98,26 @@ class Cluster:
         self.agents: dict[str, Process] = {}
         self.client = AsyncClient(addresses["client"], admin_address=addresses["admin"])
         self.env: dict[str, str] = {}
+        self.settings: Sequence[str] = ()
+        self.former: list[Process] = []  # schedulers of before
 
     @classmethod
     async def start(
         cls, *, env: dict[str, str] | None = None, settings: Sequence[str] = ()
     ) -> Cluster:
-        arguments = [a for s in settings for a in ("--set", s)]
-        ports = [f"--{kind}-port=0" for kind in ("client", "node", "admin", "http")]
-        scheduler = await Process.start(
-            "scheduler", "scheduler_service", *ports, *arguments, env=env
-        )
+        scheduler = await _scheduler(dict.fromkeys(PORTS, "0"), settings, env)
         cluster = cls(scheduler, await scheduler.until_ready())
-        cluster.env = env or {}
+        cluster.env, cluster.settings = env or {}, settings
         return cluster
+
+    async def restart_scheduler(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End it by that signal, and start the next one at the same addresses."""
+        self.former.append(self.scheduler)
+        self.scheduler.signal(number)
+        await self.scheduler.process.wait()
+        ports = {kind: str(self.addresses[kind]).rsplit(":", 1)[1] for kind in PORTS}
+        self.scheduler = await _scheduler(ports, self.settings, self.env)
+        await self.scheduler.until_ready()
 
     @property
     def admin(self) -> AsyncAdmin:
@@ -155,7 +163,7 @@ class Cluster:
 
     async def close(self) -> None:
         await self.client.close()
-        processes = [*self.agents.values(), self.scheduler]
+        processes = [*self.agents.values(), *self.former, self.scheduler]
         await asyncio.gather(*(p.end() for p in processes))
         bad = [
             f"{p.name}: {line}"
@@ -164,6 +172,14 @@ class Cluster:
             if any(word in line for word in BAD_WORDS)
         ]
         assert not bad, "\n".join(bad)
+
+
+async def _scheduler(
+    ports: dict[str, str], settings: Sequence[str], env: dict[str, str] | None
+) -> Process:
+    given = [f"--{kind}-port={port}" for kind, port in ports.items()]
+    arguments = [a for s in settings for a in ("--set", s)]
+    return await Process.start("scheduler", "scheduler_service", *given, *arguments, env=env)
 
 
 async def until(

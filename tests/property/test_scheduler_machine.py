@@ -49,6 +49,8 @@ NAMES = st.sampled_from(["a", "b", "c"])
 ENDS = [
     {},
     {"reason": Reason.ENGINE_ERROR},
+    {"reason": Reason.ENGINE_OOM},
+    {"reason": Reason.ENGINE_STALLED},
     {"reason": Reason.INVALID_ARGUMENT},
     {"reason": Reason.ENGINE_BUSY, "refused": True},
     {"reason": Reason.NODE_DRAINING, "refused": True},
@@ -324,7 +326,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         commands, self.seen = self.world.commands[self.seen :], len(self.world.commands)
         sent = [a for c in commands if isinstance(c, cmd.DispatchBatch) for a in c.batch.attempts]
         for attempt in sorted(sent, key=lambda a: a.dispatch_id):  # of all engines, in turn
-            self.choices.setdefault(attempt.model, []).append(attempt.chosen_by)
+            if attempt.chosen_by != "apart":
+                self.choices.setdefault(attempt.model, []).append(attempt.chosen_by)
         for chosen in self.choices.values():
             for start in range(max(0, len(chosen) - 20), len(chosen) - FLOOR + 1):
                 assert "floor" in chosen[start : start + FLOOR]

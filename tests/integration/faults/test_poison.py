@@ -1,0 +1,47 @@
+"""A request that kills whatever runs it, among others that do not. Real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from batchyard.errors import Poisoned
+from tests.integration.cluster import cluster, until
+
+pytestmark = pytest.mark.slow
+
+POISON = "[[sleep=300ms]] [[crash]]"
+
+
+async def test_poison_kills_three_nodes_and_no_more_also_after_a_restart(tmp_path: Path) -> None:
+    """Two deaths and a solo trial; who shared its batches completes; then it is refused at once,
+    whatever its id, by this scheduler and by the next.
+    """
+    settings = [f"state_dir={tmp_path}", "health.resume_window=500ms"]
+    async with cluster(settings=settings) as running:
+        for node_id in "abcd":
+            await running.agent(node_id, "slots=2")
+        generate = running.client.generate
+        healthy = [
+            asyncio.create_task(generate("[[sleep=1s]] fine", model="m", max_tokens=3))
+            for _ in range(6)
+        ]
+        with pytest.raises(Poisoned, match="not run again"):
+            await generate(POISON, model="m", max_tokens=3)
+        dead = [p for p in running.agents.values() if p.process.returncode is not None]
+        assert len(dead) == 3
+        answers = await asyncio.wait_for(asyncio.gather(*healthy), 30)
+        assert all(answer.text for answer in answers)
+        with pytest.raises(Poisoned, match="refused for the next"):
+            await generate(POISON, model="m", max_tokens=3, request_id="another")
+        await running.restart_scheduler(signal.SIGKILL)
+        survivor = next(n for n, p in running.agents.items() if p.process.returncode is None)
+        await until(lambda: running.healthy(survivor))
+        with pytest.raises(Poisoned, match="refused for the next"):
+            await generate(POISON, model="m", max_tokens=3)
+        assert (await generate("fine", model="m", max_tokens=3)).text
+        assert running.agents[survivor].process.returncode is None
+        await until(running.idle)
