@@ -99,10 +99,16 @@ def service_of(pool: Pool, output_tokens: int = 0) -> Duration:
 
 
 def note_joined(pool: Pool, now: Instant, start_timeout: Duration) -> None:
-    """A node of the pool that an autoscaler started has joined: how long did that take?"""
-    asked_at = pool.scale.asked_at
-    if asked_at > -NEVER and now - asked_at <= start_timeout:
-        pool.demand.note_start(now - asked_at)
+    """A node of the pool that an autoscaler started has joined: how long did that take?
+
+    It is taken for the one that was asked for first: while others follow, the last time that one
+    was asked for says nothing of this one.
+    """
+    orders = pool.scale.orders
+    while orders and now - orders[0] > start_timeout:
+        orders.popleft()
+    if orders:
+        pool.demand.note_start(now - orders.popleft())
 
 
 def advised_spare(pool: Pool, cold_start: Duration) -> int:

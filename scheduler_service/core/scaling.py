@@ -113,6 +113,7 @@ def _plan(state: State, pool: Pool) -> None:
     drained: list[str] = []
     if plan.desired > current:
         scale.asked_at = state.now
+        scale.orders.extend([state.now] * (plan.desired - current))
         if current >= view.min_nodes:  # filling up to the minimum is no answer to pressure
             scale.last_out_at = state.now
         kind = records.SCALE_OUT
@@ -121,6 +122,8 @@ def _plan(state: State, pool: Pool) -> None:
         if not drained and not view.starting:
             return  # nothing of it is ours to stop
         scale.last_in_at = state.now
+        for _ in range(min(len(scale.orders), view.starting, current - plan.desired)):
+            scale.orders.pop()
         kind = records.SCALE_IN
     scale.desired, scale.reason = plan.desired, plan.reason
     state.record(
@@ -156,5 +159,6 @@ def on_failed(state: State, event: ScaleFailed) -> None:
         scale = pool.scale
         scale.failures += 1
         scale.desired = len(ready_nodes(pool))
+        scale.orders.clear()
         scale.retry_at = state.now + min(60, 1 << min(6, scale.failures - 1)) * SECOND
         state.record(records.SCALE_FAILED, pool=event.pool, message=event.message)

@@ -53,7 +53,8 @@ class ScaleState:
     """What the autoscaler asked for, per pool."""
 
     desired: int = 0  # 0: nothing asked for yet
-    asked_at: Instant = -NEVER
+    asked_at: Instant = -NEVER  # the last time
+    orders: deque[Instant] = field(default_factory=deque)  # when each on its way was asked for
     last_out_at: Instant = -NEVER
     last_in_at: Instant = -NEVER
     idle_since: Instant = NEVER

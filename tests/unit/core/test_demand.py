@@ -85,6 +85,23 @@ def test_cold_start_is_measured() -> None:
     assert demand.cold_start / SECOND == pytest.approx(45, abs=0.1)
 
 
+def test_cold_start_is_that_of_each_node_while_others_follow() -> None:
+    """One was asked for at 0 s, others at 10 s; each took 30 s, whatever was asked for last."""
+    w = world()
+    w.submit()
+    w.advance(10)
+    w.submit(100)
+    w.advance(2)
+    assert len(w.of(cmd.RequestScale)) >= 2
+    w.advance(18)
+    w.agent("n0", managed=True)
+    demand = w.scheduler.state.pools["m"].demand
+    assert demand.cold_start / SECOND == pytest.approx(30, abs=0.1)
+    w.advance(11)
+    w.agent("n1", managed=True)
+    assert demand.cold_start / SECOND == pytest.approx(30.5, abs=1)
+
+
 def test_job_items_are_no_demand() -> None:
     w = world()
     w.submit(20, request_class=RequestClass.JOB)
