@@ -40,16 +40,19 @@ SHORT_QUEUE, LONG_QUEUE = 1_000, 100_000
 
 
 class Bed:
-    """A core and agents that finish, in the next step, all that they are sent."""
+    """A core and agents that finish, in the next step, all that they are sent.
 
-    def __init__(self, nodes: int) -> None:
+    With as many slots as requests come in a step, what waits stays as much as it is.
+    """
+
+    def __init__(self, nodes: int, slots: int = SLOTS) -> None:
         queue = QueueSettings(max_requests=2 * LONG_QUEUE)
         self.scheduler = Scheduler(CoreSettings(queue=queue), build())
         self.finished = 0
         self.spent_ns = 0  # inside the core
         self._now = 1_000 * SECOND
         self._rid = 0
-        self._slots = SLOTS // nodes
+        self._slots = slots // nodes
         self._granted: dict[str, int] = {}
         self._held: list[DispatchBatch] = []
         joins: list[events.Event] = []
@@ -73,9 +76,14 @@ class Bed:
         ]
 
     def queue(self, count: int) -> None:
-        """Let so many wait."""
-        while len(self.scheduler.state.pools[MODEL].queue) < count:
-            self._step([events.RequestsSubmitted(self.requests(PER_STEP))])
+        """Let so many wait, at one instant: nobody's silence or service time is to be noticed."""
+        while self.waiting < count:
+            self._step([events.RequestsSubmitted(self.requests(PER_STEP))], after=0)
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self.scheduler.state.pools[MODEL].queue)
 
     def turn(self) -> None:
         """All that runs is finished, and as many come."""
@@ -92,8 +100,8 @@ class Bed:
     def _credit(self, node_id: str, epoch: int) -> events.CreditsGranted:
         return events.CreditsGranted(node_id, epoch, [("e", self._granted[node_id], None)])
 
-    def _step(self, happened: list[events.Event]) -> None:
-        self._now += 2 * MILLISECOND
+    def _step(self, happened: list[events.Event], after: int = 2 * MILLISECOND) -> None:
+        self._now += after
         began = time.process_time_ns()
         commands = self.scheduler.step(self._now, happened)
         self.scheduler.take_records()
@@ -174,9 +182,12 @@ def _objects_us(count: int) -> float:
 
 
 def _with_queue(length: int, requests: int) -> float:
-    bed = Bed(1)
+    bed = Bed(1, slots=PER_STEP)
     bed.queue(length)
-    return bed.cost_us(requests)
+    cost = bed.cost_us(requests)
+    if not length <= bed.waiting <= length + 2 * PER_STEP:
+        raise RuntimeError(f"{bed.waiting} wait where {length} should: this measures nothing")
+    return cost
 
 
 def measure(requests: int, waiting: int) -> dict[str, float]:
