@@ -70,8 +70,12 @@ def page(
     taken = [row for row, _ in zip(rows, range(size + 1), strict=False)]
     if len(taken) <= size:
         return taken, ""
-    raw = _digest(request) + key(taken[size - 1]).encode()
-    return taken[:size], base64.urlsafe_b64encode(raw).decode()
+    return taken[:size], token_after(request, key(taken[size - 1]))
+
+
+def token_after(request: ListRequest, key: str) -> str:
+    """The token of the page that begins after that row."""
+    return base64.urlsafe_b64encode(_digest(request) + key.encode()).decode()
 
 
 def _digest(request: ListRequest) -> bytes:

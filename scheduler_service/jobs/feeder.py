@@ -1,0 +1,378 @@
+"""How do stored items reach the core? Through a window for each model, refilled from the store.
+
+Theory of operation. An item is in the store until its result is; while it is `Taken` it is also
+here, in one of three places:
+
+    store --fed--> in the core --its end--> landing --stored--> gone
+               ^        | the scheduler could not take it now, or failed itself
+               +-- put back, for later
+
+The window of a model is a few times the slots that live nodes have for it, so that a slot never
+waits for the store and a job of any length needs little memory. No live node: nothing is fed, and a
+job waits for as long as it takes. A model that no node has ever had is waited for, too, but not
+for ever (`unknown_model_grace`): then its items are fed, and refused as any request for it.
+
+The order is the core's: by priority, then by age. What is fed is what comes first in that order, of
+all that is stored for the model.
+
+Exactly one result: an item is fed only while its row is in the store and it is not taken already;
+its row goes with its result. After a restart what has no result is fed again, unless an agent
+brings it back (`adopt`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from batchyard.v1 import types_pb2
+from scheduler_service.clock import Clock
+from scheduler_service.core.commands import FinishRequest
+from scheduler_service.core.outcomes import Reason, RequestState
+from scheduler_service.core.state import State
+from scheduler_service.core.types import NEVER, SECOND, Duration, Instant, Request
+from scheduler_service.driver import Driver
+from scheduler_service.jobs.kept import ItemKey, ItemResult, StoredItem, split_request_id
+from scheduler_service.jobs.landing import Landing
+from scheduler_service.jobs.requests import Taken, make_entry, result_of
+from scheduler_service.jobs.store import Store, StoreFailed
+from scheduler_service.rpc import status
+from scheduler_service.rpc.convert import Converter
+from scheduler_service.rpc.entries import Entry
+from scheduler_service.rpc.results import ResultBuilder, failed
+from scheduler_service.rpc.validate import Refused
+from scheduler_service.security.quotas import Quotas
+
+log = logging.getLogger(__name__)
+
+WINDOW_MIN: Final = 4  # items of a model, where it has a live node
+LOOK_S: Final = 0.5  # at nodes that came, and items that are due again
+PAUSE: Final = 1 * SECOND  # before an item that could not be taken is fed again
+PAUSE_MAX: Final = 30 * SECOND
+FAULTS_MAX: Final = 3  # of the scheduler itself that an item outlives
+
+# Not the item's end: the scheduler could not take it now, and says when that may change.
+_LATER: Final = frozenset(
+    {
+        Reason.QUEUE_FULL,
+        Reason.SHED,
+        Reason.QUOTA_EXCEEDED,
+        Reason.NO_CAPACITY,
+        Reason.RETRY_BUDGET_EXHAUSTED,
+        Reason.SCHEDULER_STARTING,
+        Reason.SCHEDULER_DRAINING,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedSettings:
+    """How much is fed at a time."""
+
+    window: float = 3.0  # times the slots of a model
+    max_window: int = 1_000  # items of a model
+    unknown_model_grace: Duration = 600 * SECOND
+
+
+class OnEntry(Protocol):
+    """The tracer: decides whether an item's request is sampled."""
+
+    def __call__(self, entry: Entry, traceparent: str) -> None:
+        """`traceparent`: of the call that created the job; to be linked, not to be its parent."""
+
+
+class Feeder:
+    """Feeds items in. All methods are for the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        landing: Landing,
+        driver: Driver,
+        converter: Converter,
+        clock: Clock,
+        next_rid: Callable[[], int],
+        due_instant: Callable[[int], Instant],
+        settings: FeedSettings,
+        quotas: Quotas | None = None,
+        on_entry: OnEntry | None = None,
+    ) -> None:
+        self._store = store
+        self._landing = landing
+        self._driver = driver
+        self._converter = converter
+        self._clock = clock
+        self._next_rid = next_rid
+        self._due_instant = due_instant
+        self._settings = settings
+        self._quotas = quotas
+        self._on_entry = on_entry
+        self._taken: dict[ItemKey, Taken] = {}
+        self._by_rid: dict[int, Taken] = {}  # those in the core
+        self._of_model: Counter[str] = Counter()  # taken, by model
+        self._models: dict[str, None] = {}  # for which items may wait in the store
+        self._unknown_since: dict[str, Instant] = {}
+        self._closed: set[int] = set()  # keys of jobs of which nothing more may start
+        self._held_until: dict[int, Instant] = {}  # jobs whose tenants are at a limit, by key
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Begin with what the store has."""
+        self._models = dict.fromkeys(await self._store.models())
+        self._wake.set()
+        self._task = asyncio.create_task(self._run(), name="job feeder")
+
+    async def stop(self) -> None:
+        """Feed no more, and withdraw what no node has; what runs is left to run."""
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        for taken in list(self._by_rid.values()):
+            assert taken.entry is not None
+            if taken.entry.request.state is RequestState.QUEUED:
+                rid = taken.entry.request.rid
+                self._driver.cancel(rid, Reason.SCHEDULER_DRAINING, "the scheduler stops")
+
+    def stored(self, models: Sequence[str]) -> None:
+        """Items for these models were stored."""
+        self._models.update(dict.fromkeys(models))
+        self._wake.set()
+
+    def close_job(self, job: int) -> None:
+        """It was cancelled: stop what runs of it, and start nothing more."""
+        self._closed.add(job)
+        for taken in [t for t in self._taken.values() if t.item.key.job == job]:
+            if taken.entry is not None:
+                rid = taken.entry.request.rid
+                self._driver.cancel(rid, Reason.CANCELLED_BY_CLIENT, "its job was cancelled")
+            elif taken.not_before:
+                self._let_go(taken.item.key)
+
+    def forget_job(self, job: int) -> None:
+        """It has ended: none of its items is in the store."""
+        self._closed.discard(job)
+
+    def landed(self, results: Sequence[ItemResult]) -> None:
+        """These are stored."""
+        for result in results:
+            self._let_go(result.key)
+        self._wake.set()
+
+    def of_job(self, job: int) -> Iterator[Request]:
+        """Requests in the core of a job's items."""
+        for taken in self._by_rid.values():
+            if taken.item.key.job == job and taken.entry is not None:
+                yield taken.entry.request
+
+    def jobs(self) -> Iterator[tuple[int, Request]]:
+        """All requests in the core, with the keys of their jobs."""
+        for taken in self._by_rid.values():
+            if taken.entry is not None:
+                yield taken.item.key.job, taken.entry.request
+
+    @property
+    def taken(self) -> int:
+        """Items that are fed, or wait here for another try or to be stored."""
+        return len(self._taken)
+
+    # What runs in the core.
+
+    def entry(self, rid: int) -> Entry | None:
+        """The entry of an item in the core."""
+        taken = self._by_rid.get(rid)
+        return None if taken is None else taken.entry
+
+    def finish(self, command: FinishRequest, results: ResultBuilder) -> None:
+        """The core ended a request that is no call's."""
+        taken = self._by_rid.pop(command.request.rid, None)
+        if taken is None or taken.entry is None:
+            return
+        entry = taken.entry
+        if entry.reservation is not None and self._quotas is not None:
+            self._quotas.release(entry.reservation, command, self._clock.now())
+            entry.reservation = None
+        entry.end(command, results)
+        taken.entry = None
+
+    def core_lost(self) -> None:
+        """The core's state is gone by a fault of ours: what was in it is fed again, a few times."""
+        for taken in list(self._by_rid.values()):
+            entry, taken.entry = taken.entry, None
+            if entry is not None and entry.reservation is not None and self._quotas is not None:
+                self._quotas.take_back(entry.reservation, self._clock.now())
+            taken.faults += 1
+            if taken.faults < FAULTS_MAX:
+                self._put_back(taken, 0)
+            else:
+                text = "a fault of the scheduler itself, each time that it ran; it is logged"
+                error = status.error(Reason.INTERNAL, text)
+                self._land(taken, failed(error, taken.item.request_id))
+        self._by_rid.clear()
+
+    def adopt(self, tenant: str, request_id: str) -> Request | None:
+        """The request of an item that an agent brings back after a restart of the scheduler; None:
+        it is no item, has its result already, is taken, or is wanted no more.
+
+        The item counts as fed. Its request is not submitted: whoever asks takes it into the core.
+        """
+        name = split_request_id(request_id)
+        if name is None or self._stopping:
+            return None
+        item = self._store.item_now(tenant, *name)
+        if item is None or item.key in self._taken or item.key.job in self._closed:
+            return None
+        taken = self._take(item)
+        entry = self._enter(taken)
+        return None if entry is None else entry.request
+
+    # Feeding.
+
+    async def _run(self) -> None:
+        while True:
+            wait_s = LOOK_S if self._models or self._taken else None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), wait_s)
+            self._wake.clear()
+            try:
+                await self._refill()
+            except StoreFailed as fault:
+                log.warning("stored items cannot be read: %s", fault)
+                await asyncio.sleep(LOOK_S)
+            except Exception:  # ours: jobs must not stand still for it
+                log.exception("the feeder of job items failed and goes on")
+                await asyncio.sleep(LOOK_S)
+
+    async def _refill(self) -> None:
+        if self._landing.failing:
+            return
+        now = self._clock.now()
+        for taken in list(self._taken.values()):
+            if taken.entry is None and 0 < taken.not_before <= now and self._may_feed(taken, now):
+                taken_entry = self._enter(taken)
+                if taken_entry is not None:
+                    self._driver.submit(taken_entry.request)
+        for job in [job for job, until in self._held_until.items() if until <= now]:
+            del self._held_until[job]
+        for model in list(self._models):
+            await self._fill(model, self._window(model, now))
+
+    def _may_feed(self, taken: Taken, now: Instant) -> bool:
+        return self._window(taken.item.model, now) > 0
+
+    def _window(self, model: str, now: Instant) -> int:
+        """Items of the model that may be taken at a time."""
+        state: State = self._driver.scheduler.state
+        pool = state.pools.get(model)
+        if pool is None:
+            since = self._unknown_since.setdefault(model, now)
+            grace = self._settings.unknown_model_grace
+            return WINDOW_MIN if now - since >= grace else 0
+        self._unknown_since.pop(model, None)
+        slots = sum(engine.spec.slots for engine in pool.engines)
+        if not slots:
+            return 0
+        wanted = int(slots * self._settings.window)
+        return min(max(wanted, WINDOW_MIN), self._settings.max_window)
+
+    async def _fill(self, model: str, window: int) -> None:
+        room = window - self._of_model[model]
+        if room <= 0 or room < window // 4:
+            return
+        without = [*self._closed, *self._held_until]
+        limit = self._of_model[model] + room
+        keys = await self._store.waiting(model, limit, without=without)
+        if not keys and not self._of_model[model] and not without:
+            self._models.pop(model, None)
+            self._unknown_since.pop(model, None)
+        fresh = [key for key in keys if self._is_free(key)][:room]
+        if not fresh:
+            return
+        for item in await self._store.items(fresh):
+            if self._is_free(item.key):
+                entry = self._enter(self._take(item))
+                if entry is not None:
+                    self._driver.submit(entry.request)
+
+    def _is_free(self, key: ItemKey) -> bool:
+        job = key.job
+        return not (key in self._taken or job in self._closed or job in self._held_until)
+
+    def _take(self, item: StoredItem) -> Taken:
+        taken = self._taken[item.key] = Taken(item)
+        self._of_model[item.model] += 1
+        return taken
+
+    def _let_go(self, key: ItemKey) -> None:
+        taken = self._taken.pop(key, None)
+        if taken is not None:
+            self._of_model[taken.item.model] -= 1
+
+    def _enter(self, taken: Taken) -> Entry | None:
+        """Make its request; None: it has its end, or is put back."""
+        item = taken.item
+        due = self._due_instant(item.due_ns) if item.due_ns else NEVER
+        try:
+            entry = make_entry(
+                taken, self._converter, self._clock, rid=self._next_rid(), due=due,
+                on_end=self._ended,
+            )  # fmt: skip
+            if self._quotas is not None:
+                entry.reservation = self._quotas.reserve(entry.request, self._clock.now())
+        except Refused as refused:
+            taken.entry = None
+            self._ended(taken, failed(refused.error, item.request_id), refused.error)
+            return None
+        if self._on_entry is not None:
+            self._on_entry(entry, item.traceparent)
+        taken.not_before = 0
+        self._by_rid[entry.request.rid] = taken
+        return entry
+
+    # Ends.
+
+    def _ended(self, taken: Taken, result: bytes, error: types_pb2.Error | None) -> None:
+        """A try has ended: that is the item's end, or it is tried again later."""
+        if error is None or int(error.reason) not in _LATER:
+            self._land(taken, result)
+        elif error.reason == types_pb2.ERROR_REASON_QUOTA_EXCEEDED:
+            self._hold_job(taken, _hint(error))
+        else:
+            if taken.entry is not None:
+                taken.preemptions += taken.entry.request.preemptions
+            self._put_back(taken, _hint(error))
+        self._wake.set()
+
+    def _hold_job(self, taken: Taken, hint: Duration) -> None:
+        """Its tenant may have no more now: others go meanwhile."""
+        key = taken.item.key
+        self._let_go(key)
+        self._held_until[key.job] = self._clock.now() + max(hint, PAUSE)
+
+    def _put_back(self, taken: Taken, hint: Duration) -> None:
+        key = taken.item.key
+        if self._stopping or key.job in self._closed:
+            self._let_go(key)  # its row is in the store
+            return
+        pause = min(PAUSE << min(taken.tries, 5), PAUSE_MAX)
+        taken.tries += 1
+        taken.not_before = max(1, self._clock.now() + max(hint, pause))
+
+    def _land(self, taken: Taken, result: bytes) -> None:
+        self._landing.add(result_of(taken.item.key, result, taken.preemptions))
+
+
+def _hint(error: types_pb2.Error) -> Duration:
+    """When it may be tried again, as the error says."""
+    if not error.HasField("retry_after"):
+        return 0
+    return error.retry_after.seconds * SECOND + error.retry_after.nanos
