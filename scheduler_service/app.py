@@ -26,12 +26,15 @@ from scheduler_service.dashboard.feed import Feed
 from scheduler_service.driver import Driver
 from scheduler_service.effects import Effects
 from scheduler_service.identity import Identity
+from scheduler_service.jobs.keeper import JobKeeper
+from scheduler_service.jobs.making import make_keeper
 from scheduler_service.observers import Observers
 from scheduler_service.quarantine import Quarantine
 from scheduler_service.rpc import admin, node
 from scheduler_service.rpc.book import Book
 from scheduler_service.rpc.convert import Converter
 from scheduler_service.rpc.intake import Intake
+from scheduler_service.rpc.jobs import JobPort
 from scheduler_service.rpc.node_settings import Identity as SessionIdentity
 from scheduler_service.rpc.node_settings import NodePortSettings
 from scheduler_service.rpc.results import ResultBuilder
@@ -93,8 +96,11 @@ class App:
             environ=os.environ,
             refused=self._guard.families,
         )
+        converter = self._make_converter()
+        intake = self._make_intake(converter)
+        self._jobs = self._make_jobs(converter, intake)
         self._client_port = SchedulerPort(
-            intake=self._make_intake(),
+            intake=intake,
             identity=PublicIdentity(
                 version=version,
                 instance_id=self._instance_id,
@@ -102,6 +108,7 @@ class App:
                 term=identity.term,
             ),
             state=lambda: self.driver.scheduler.state,
+            jobs=JobPort(self._jobs, converter) if self._jobs is not None else None,
         )
         self._node_port = self._make_node_port()
         self._http: http.HttpPort | None = None
@@ -111,14 +118,17 @@ class App:
     def _limits(self) -> Limits:
         return Limits(**self._config.limits.values())
 
-    def _make_intake(self) -> Intake:
+    def _make_converter(self) -> Converter:
         config = self._config
-        converter = Converter(
+        return Converter(
             limits=self._limits(),
             task_types=config.task_defaults(),
             aliases=config.aliases(),
             max_attempts=config.failover.max_attempts,
         )
+
+    def _make_intake(self, converter: Converter) -> Intake:
+        config = self._config
         return Intake(
             book=self._book,
             converter=converter,
@@ -164,6 +174,25 @@ class App:
             version=self._version,
         )
 
+    def _make_jobs(self, converter: Converter, intake: Intake) -> JobKeeper | None:
+        """None: there is no folder to keep them in."""
+        if self._config.state_dir is None:
+            return None
+        keeper = make_keeper(
+            self._config.state_dir,
+            self._config.jobs,
+            driver=self.driver,
+            clock=self._clock,
+            converter=converter,
+            next_rid=intake.next_number,
+            quotas=self._quotas,
+            on_entry=self._observers.on_entry,
+        )
+        intake.max_requests_per_job = keeper.limits.max_items
+        self._book.on_other = keeper.feeder.finish
+        self._effects.after_results = keeper.landing.after
+        return keeper
+
     async def start(self) -> Addresses:
         """Serve.
 
@@ -196,6 +225,8 @@ class App:
             tls=self._guard.http_context(),
         )
         self._start_scaler()
+        if self._jobs is not None:
+            await self._jobs.start()
         self.driver.wake()
         ports = self._servers.ports
         return Addresses(
@@ -264,6 +295,8 @@ class App:
                     )
                 ]
             )
+        if self._jobs is not None:
+            self._jobs.feeder.core_lost()
         return old.successor()
 
     async def stop(self) -> None:
@@ -271,6 +304,8 @@ class App:
         grace_s = self._config.shutdown_grace / 1e9
         self._draining = True
         await self._servers.set_serving(False)
+        if self._jobs is not None:
+            await self._jobs.stop_feeding()
         self.driver.post(events.SchedulerDraining("it was asked to stop"))
         self._client_port.go_away()
         await self._open_calls_end(grace_s)
@@ -279,6 +314,8 @@ class App:
         await self._open_calls_end(1.0)
         if self._scaler is not None:
             await self._scaler.close()
+        if self._jobs is not None:
+            self._jobs.feeder.let_go()  # agents hand them to the next scheduler
         await self._node_port.close(
             Reason.SCHEDULER_DRAINING, "this scheduler has stopped", reconnect=True
         )
@@ -289,6 +326,8 @@ class App:
             await self._http.stop()
         self._guard.stop()
         self.driver.close()
+        if self._jobs is not None:
+            await self._jobs.close()
         await self._observers.stop()
         if self._recording is not None:
             self._recording.close()

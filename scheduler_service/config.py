@@ -19,6 +19,7 @@ from scheduler_service.config_failover import (
     TimeoutsSection,
     failover_settings,
 )
+from scheduler_service.config_jobs import JobsSection
 from scheduler_service.config_policies import read_options, scale_options
 from scheduler_service.config_recording import RecordingSection
 from scheduler_service.config_security import (
@@ -333,12 +334,14 @@ class SchedulerConfig(Section):
     http: HttpSection = HttpSection()
     state_dir: Path | None = None
     """Folder that holds the cluster id and the term, which grows at each start, so that agents
-    hand back running work to a restarted scheduler. Absent: a new cluster at each start."""
+    hand back running work to a restarted scheduler, and the store of jobs. Absent: a new cluster at
+    each start, and no jobs."""
     shutdown_grace: DurationNs = 10 * SECOND
     """On SIGTERM or SIGINT: time for open calls to finish; then they end with UNAVAILABLE."""
     tls: TlsSection = TlsSection()
     auth: AuthSection = AuthSection()
     limits: LimitsSection = LimitsSection()
+    jobs: JobsSection = JobsSection()
     tenants: TenantsSection = TenantsSection()
     abuse: AbuseSection = AbuseSection()
     queue: QueueSection = QueueSection()

@@ -72,6 +72,16 @@ def _tls(config: SchedulerConfig) -> Iterator[Finding]:
             )
 
 
+def _jobs(config: SchedulerConfig) -> Iterator[Finding]:
+    jobs = config.jobs
+    if jobs.ttl > jobs.max_ttl:
+        yield Finding(
+            ("jobs.ttl", "jobs.max_ttl"),
+            f"is {write_duration(jobs.ttl)}, longer than max_ttl, which is "
+            f"{write_duration(jobs.max_ttl)}",
+        )
+
+
 def _limits(config: SchedulerConfig) -> Iterator[Finding]:
     limits = config.limits
     if limits.max_request_bytes >= limits.max_message_bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from scheduler_service.core import commands as cmd
@@ -23,6 +24,9 @@ class Effects:
         self.sessions: dict[tuple[str, int], NodeSession] = {}
         self.book: Book | None = None  # set by the composition root
         self.scale = scale
+        # Does it once all results of job items that have come are stored; None: there are no jobs.
+        self.after_results: Callable[[Callable[[], None]], None] | None = None
+        self._acknowledgements: list[cmd.AcknowledgeResults] = []  # of this step
         self._results = results
         self._table: dict[type, Callable[[Any], None]] = {
             cmd.AcceptRequest: self._accept,
@@ -44,6 +48,8 @@ class Effects:
         """
         self._carry_out([c for c in commands if type(c) is not cmd.FinishRequest])
         self._carry_out([c for c in commands if type(c) is cmd.FinishRequest])
+        if self._acknowledgements:
+            self._acknowledge_stored()
 
     def _carry_out(self, commands: Sequence[cmd.Command]) -> None:
         table = self._table
@@ -97,6 +103,19 @@ class Effects:
             session.ping()
 
     def _acknowledge(self, command: cmd.AcknowledgeResults) -> None:
+        if self.after_results is None:
+            self._acknowledge_now(command)
+        else:
+            self._acknowledgements.append(command)
+
+    def _acknowledge_stored(self) -> None:
+        """Once the results of this step are where they are kept, their agents may forget them."""
+        commands, self._acknowledgements = self._acknowledgements, []
+        assert self.after_results is not None
+        for command in commands:
+            self.after_results(partial(self._acknowledge_now, command))
+
+    def _acknowledge_now(self, command: cmd.AcknowledgeResults) -> None:
         session = self._session(command.node_id, command.epoch)
         if session is not None:
             session.acknowledge(command.count)

@@ -14,6 +14,7 @@ from typing import Final
 from scheduler_service.app import App
 from scheduler_service.config_sources import LoadedConfig
 from scheduler_service.identity import IdentityError, load_identity
+from scheduler_service.jobs.store import StoreDamaged
 from scheduler_service.recorded import RecordingRefused
 from scheduler_service.security.guard import GuardError
 from scheduler_service.servers import BindError
@@ -24,7 +25,7 @@ from service_kit.version import package_version
 log = logging.getLogger(__name__)
 
 # What `until_stopped` raises.
-CANNOT_SERVE: Final = (BindError, IdentityError, GuardError, RecordingRefused)
+CANNOT_SERVE: Final = (BindError, IdentityError, GuardError, RecordingRefused, StoreDamaged)
 
 
 async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
@@ -36,6 +37,7 @@ async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
         IdentityError: the state folder cannot be used.
         GuardError: certificates or grants cannot be used.
         RecordingRefused: the file for the recording cannot be written.
+        StoreDamaged: the store of jobs cannot be used.
     """
     _check_open_files(loaded.config.abuse.connections)
     loop = asyncio.get_running_loop()

@@ -28,7 +28,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from batchyard.v1 import types_pb2
 from scheduler_service.clock import Clock
@@ -79,11 +79,9 @@ class FeedSettings:
     unknown_model_grace: Duration = 600 * SECOND
 
 
-class OnEntry(Protocol):
-    """The tracer: decides whether an item's request is sampled."""
-
-    def __call__(self, entry: Entry, traceparent: str) -> None:
-        """`traceparent`: of the call that created the job; to be linked, not to be its parent."""
+# The tracer decides whether an item is sampled. The traceparent is of the call that created its
+# job: to be linked, not to be its parent.
+OnEntry = Callable[[Entry, str], None]
 
 
 class Feeder:
@@ -142,6 +140,12 @@ class Feeder:
             if taken.entry.request.state is RequestState.QUEUED:
                 rid = taken.entry.request.rid
                 self._driver.cancel(rid, Reason.SCHEDULER_DRAINING, "the scheduler stops")
+
+    def let_go(self) -> None:
+        """Nodes go on with what they have, for the next scheduler: no end counts any more here."""
+        for taken in self._by_rid.values():
+            taken.entry = None
+        self._by_rid.clear()
 
     def stored(self, models: Sequence[str]) -> None:
         """Items for these models were stored."""

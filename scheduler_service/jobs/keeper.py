@@ -21,13 +21,14 @@ from scheduler_service.jobs.kept import (
     StoredJob,
 )
 from scheduler_service.jobs.landing import Landing
-from scheduler_service.jobs.store import Store, StoreFailed
+from scheduler_service.jobs.store import JobQuery, Store, StoreFailed
 from scheduler_service.jobs.watchers import Watchers
 
 log = logging.getLogger(__name__)
 
 TIDY_EVERY_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.25  # at what runs, for those who watch
+_PENDING: Final = 10_000  # jobs whose start is noted after a restart
 STORE_S: Final = 5.0  # at the end, for results that wait to be stored
 _RUNS: Final = (RequestState.DISPATCHED, RequestState.RUNNING)
 
@@ -91,6 +92,8 @@ class JobKeeper:
     async def start(self) -> None:
         """Go on with what the store has."""
         self.landing.start()
+        pending = await self.store.find(JobQuery(states=frozenset({JobState.PENDING})), _PENDING)
+        self._unstarted = {job.key: None for job in pending if not job.started_ns}
         await self.feeder.start()
         for work, name in ((self._keep_tidy, "tidying of jobs"), (self._look, "watch of jobs")):
             self._tasks.append(asyncio.create_task(_for_ever(work), name=name))

@@ -32,14 +32,12 @@ Stored = Callable[[Sequence[ItemResult], Sequence[StoredJob]], None]
 class Landing:
     """Results on their way into the store. All methods are for the loop's thread."""
 
-    def __init__(
-        self, store: Store, clock: Clock, *, wall_ns: Callable[[], int], on_stored: Stored
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, *, wall_ns: Callable[[], int]) -> None:
+        self.on_stored: Stored | None = None  # told of results that are stored, and their jobs
         self.failing = ""  # why the last try failed; empty: it did not
         self._store = store
         self._clock = clock
         self._wall_ns = wall_ns
-        self._on_stored = on_stored
         self._waiting: deque[ItemResult] = deque()
         self._came = 0  # results so far
         self._stored = 0
@@ -105,7 +103,8 @@ class Landing:
         self._stored += len(group)
         if not self._waiting:
             self._idle.set()
-        self._on_stored(group, jobs)
+        if self.on_stored is not None:
+            self.on_stored(group, jobs)
         self._release(0)
         return True
 

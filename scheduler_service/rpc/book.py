@@ -24,6 +24,7 @@ from scheduler_service.rpc.results import ResultBuilder, failed
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.quotas import Quotas
 
+Finish = Callable[[FinishRequest, ResultBuilder], None]
 _SUCCEEDED: Final = Outcome.SUCCEEDED
 _PER_REPLAY: Final = 400  # bytes beside result and body: key, entries of tables
 _KEPT_BODY: Final = 512  # bytes; of a longer one only the hash is kept
@@ -55,6 +56,7 @@ class Book:
         self._replay_for = replay_for
         self._replay_limit = replay_bytes
         self.entries: dict[int, Entry] = {}  # by rid, until they end
+        self.on_other: Finish | None = None  # told of the ends of requests that are not in here
         self.idle = asyncio.Event()  # no entry is open
         self.idle.set()
         # By request id, for which few tenants have the same at once.
@@ -149,6 +151,8 @@ class Book:
         if request.output is not None:
             request.output.sink = None
         if entry is None:
+            if self.on_other is not None:
+                self.on_other(command, results)
             return
         known = self._by_id.pop(request.request_id)
         if known is not entry:

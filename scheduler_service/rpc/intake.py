@@ -54,6 +54,7 @@ class Opening:
     rpc_deadline: Instant = NEVER
     detach_grace: Duration = 0
     attach: scheduler_service_pb2.AttachPoint | None = None
+    link: str = ""  # traceparent of the call that this one comes of, if it is not its parent
 
 
 class Quarantined(Protocol):
@@ -88,6 +89,7 @@ class Intake:
         self._on_entry = on_entry  # the tracer decides here whether the request is sampled
         self.idle_stream = idle_stream  # of a Multiplex stream without calls, until it is ended
         self._quarantine = quarantine
+        self.max_requests_per_job = 0  # 0: there are no jobs
         self._quotas = quotas  # None: no tenant has any
         self._refusals = refusals or Refusals(clock)
         self._rid = 0
@@ -185,6 +187,7 @@ class Intake:
             max_request_bytes=limits.max_request_bytes,
             max_message_bytes=limits.max_message_bytes,
             max_json_depth=limits.max_json_depth,
+            max_requests_per_job=self.max_requests_per_job,
             max_timeout=status.duration(limits.max_timeout),
             max_detach_grace=status.duration(limits.max_detach_grace),
         )

@@ -6,6 +6,7 @@ nothing of others, not even that they are there.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable
@@ -41,6 +42,7 @@ pb = scheduler_service_pb2
 M = TypeVar("M")
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}\Z")
 _ROWS_MAX: Final = (1 << 63) - 1  # that a store can number
+_WATCH_PAUSE_S: Final = 0.05
 _WATCH_ROWS: Final = 256  # results of one message of WatchJob
 _LABELS: Final = (16, 63, 256)  # how many, characters of a key, of a value
 
@@ -178,6 +180,7 @@ class JobPort:
                         reason=Reason.SCHEDULER_DRAINING, retry_after=SECOND,
                     )  # fmt: skip
                 await changed.wait()
+                await asyncio.sleep(_WATCH_PAUSE_S)  # what changes meanwhile goes in one message
 
     async def cancel_job(self, message: pb.CancelJobRequest, context: Context) -> Message:
         """Nothing more of it starts; what runs is stopped. A finished job stays as it is."""

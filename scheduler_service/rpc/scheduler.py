@@ -30,6 +30,7 @@ from scheduler_service.rpc.intake import (
     principal_of,
     tracing_of,
 )
+from scheduler_service.rpc.jobs import JobPort
 from scheduler_service.rpc.multiplex import MultiplexStream
 from scheduler_service.rpc.streams import SingleWriter
 from scheduler_service.rpc.validate import Refused
@@ -86,7 +87,16 @@ class _UnaryCaller:
 class SchedulerPort:
     """SchedulerService."""
 
-    def __init__(self, *, intake: Intake, identity: Identity, state: Callable[[], State]) -> None:
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        identity: Identity,
+        state: Callable[[], State],
+        jobs: JobPort | None = None,
+    ) -> None:
+        """`jobs`: None where the scheduler has no folder to keep them in."""
+        self._jobs = jobs
         self._intake = intake
         self._book = intake.book
         self._clock = intake.clock
@@ -105,10 +115,26 @@ class SchedulerPort:
             "CancelRequests": unary(typed(pb.CancelRequestsRequest, self.cancel_requests)),
             "ListModels": unary(typed(pb.ListModelsRequest, self.list_models)),
             "GetServerInfo": unary(typed(pb.GetServerInfoRequest, self.get_server_info)),
-            "WatchJob": stream(_unbuilt_stream),
-            **{name: unary(_unbuilt) for name in _JOBS},
+            **self._job_methods(),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def _job_methods(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+        pb, jobs = scheduler_service_pb2, self._jobs
+        if jobs is None:
+            return {name: unary(_without_jobs) for name in _JOBS} | {
+                "WatchJob": stream(_without_jobs)
+            }
+        return {
+            "CreateJob": unary(typed(pb.CreateJobRequest, jobs.create_job)),
+            "AppendJob": unary(typed(pb.AppendJobRequest, jobs.append_job)),
+            "GetJob": unary(typed(pb.GetJobRequest, jobs.get_job)),
+            "ListJobs": unary(typed(pb.ListJobsRequest, jobs.list_jobs)),
+            "ListJobResults": unary(typed(pb.ListJobResultsRequest, jobs.list_job_results)),
+            "WatchJob": stream(guarded(jobs.watch_job)),
+            "CancelJob": unary(typed(pb.CancelJobRequest, jobs.cancel_job)),
+        }
 
     async def generate(self, data: bytes, context: Context) -> bytes:
         """One request, one complete answer."""
@@ -215,7 +241,7 @@ class SchedulerPort:
             cluster_id=self._identity.cluster_id,
             term=self._identity.term,
             protocol_version=1,
-            features=FEATURES,
+            features=FEATURES if self._jobs is None else (*FEATURES, "jobs"),
             limits=self._intake.limits_message(),
             tenants=principal_of(context).tenants or (),
         )
@@ -260,11 +286,11 @@ def typed(
     return guarded(handler)
 
 
-async def _unbuilt(data: bytes, context: Context) -> bytes:
+async def _without_jobs(data: bytes, context: Context) -> None:
     del data
-    await status.abort_unbuilt(context, "jobs")
-
-
-async def _unbuilt_stream(data: bytes, context: Context) -> None:
-    del data
-    await status.abort_unbuilt(context, "jobs")
+    await status.abort(
+        context,
+        Reason.UNSUPPORTED_FEATURE,
+        "this scheduler keeps no jobs: it has no state_dir to keep them in",
+        metadata={"feature": "jobs"},
+    )

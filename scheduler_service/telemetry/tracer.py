@@ -103,6 +103,7 @@ class RequestTracer:
             kind=SpanKind.INTERNAL if rpc is not None else SpanKind.SERVER,
             start_time=start,
             attributes=_request_attributes(request),
+            links=_links(opening.link),
         )
         request.trace_id = entry.trace_id = f"{schedule.get_span_context().trace_id:032x}"
         self._open[request.rid] = RequestSpans(entry, rpc, schedule)
@@ -367,6 +368,12 @@ def _end_attributes(request: Request) -> dict[str, Any]:
 def _text(data: dict[str, Any] | None) -> dict[str, Any]:
     plain = (str, int, float, bool)
     return {k: v if isinstance(v, plain) else str(v) for k, v in (data or {}).items()}
+
+
+def _links(traceparent: str) -> list[Link]:
+    """To what a traceparent names; none where it names nothing."""
+    context = _parse(traceparent)
+    return [] if context is None else [Link(context)]
 
 
 def _parse(traceparent: str) -> SpanContext | None:

@@ -333,7 +333,7 @@ async def failure(world: World, method: str, **fields: Any) -> Answer:
     "method",
     ["CreateJob", "AppendJob", "GetJob", "ListJobs", "ListJobResults", "WatchJob", "CancelJob"],
 )
-async def test_jobs_are_not_built_and_not_a_feature(world: World, method: str) -> None:
+async def test_without_a_state_folder_there_are_no_jobs(world: World, method: str) -> None:
     answer = await failure(world, method)
     assert answer.status is grpc.StatusCode.UNIMPLEMENTED
     assert answer.reason == "UNSUPPORTED_FEATURE"

@@ -1,0 +1,39 @@
+"""A scheduler dies in the middle of a job: nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from batchyard.v1 import JobState
+from tests.integration.jobs.job_world import check_each_once, job_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+async def test_killed_scheduler_loses_no_item_and_repeats_no_result(tmp_path: Path) -> None:
+    """Behaviours 125, 131: killed again and again while it works, and while it recovers."""
+    moments = random.Random(4)
+    async with job_world(tmp_path / "state") as world:
+        await world.agent("n1", "slots=8", "batch_ms=40")
+        await world.agent("n2", "slots=8", "batch_ms=40")
+        job = await world.create("night", 400)
+        assert job.counts.total == 400
+        stored = 0
+        for goal in (30, 120, 200):
+            await world.until_finished("night", goal + moments.randrange(20))
+            before = await world.results("night")
+            assert len(before) >= stored
+            stored = len(before)
+            await world.restart(signal.SIGKILL)
+            after = await world.results("night")
+            kept = {(r.index, r.result.SerializeToString(deterministic=True)) for r in after}
+            told = {(r.index, r.result.SerializeToString(deterministic=True)) for r in before}
+            assert told <= kept, "a result that was told is gone or another"
+        done = await world.until_done("night")
+        assert done.state == JobState.JOB_STATE_SUCCEEDED
+        assert done.counts.succeeded == 400
+        check_each_once(await world.results("night"), 400)
