@@ -55,6 +55,7 @@ class JobWorld(Cluster):
     folder: Path
     options: Sequence[str]
     past: list[Process]
+    channel: grpc.aio.Channel
 
     @classmethod
     async def begin(cls, folder: Path, settings: Sequence[str]) -> JobWorld:
@@ -66,14 +67,14 @@ class JobWorld(Cluster):
         world.channel = grpc.aio.insecure_channel(world.addresses["client"])
         return world
 
-    channel: grpc.aio.Channel
-
     @property
     def rpc(self) -> SchedulerServiceStub:
         """The service as its protocol has it."""
         return SchedulerServiceStub(self.channel)
 
-    async def create(self, job_id: str, count: int, *, prompt: str = "item {}", **fields: Any) -> Job:
+    async def create(
+        self, job_id: str, count: int, *, prompt: str = "item {}", **fields: Any
+    ) -> Job:
         """A job of so many items."""
         items = [item(prompt.format(n), **fields) for n in range(count)]
         request = CreateJobRequest(job_id=job_id, input=JobInput(items=items))
