@@ -106,7 +106,7 @@ def make_entry(
     request.context = entry
     if "labels" in fields:
         entry.labels = dict(fields["labels"])
-    entry.callers.append(ItemCaller(taken, on_end))
+    entry.callers = (ItemCaller(taken, on_end),)
     taken.entry = entry
     return entry
 
