@@ -317,7 +317,9 @@ class ReportSection(Section):
     """What the report remembers."""
 
     window: PositiveDurationNs = 5 * MINUTE
-    """What rates, averages, costs and the diagnosis look at, unless a caller asks for less."""
+    """What rates, averages, costs and the diagnosis look at, unless a caller asks for another."""
+    memory: PositiveDurationNs = 60 * MINUTE
+    """The longest that a caller may ask for. Beyond `window` figures are kept by ten seconds."""
     events: PositiveCount = 10_000
     """Events kept of the kinds that every request may cause (submit, dispatch_batch,
     batch_finished, rejected, cancelled, expired), and as many of all others."""

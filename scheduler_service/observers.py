@@ -45,7 +45,7 @@ class Observers:
     ) -> None:
         """`refused`: metrics of those who were not let in."""
         self.eventlog = EventLog(term=term, capacity=config.events)
-        self.statistics = Statistics(clock, window=config.window)
+        self.statistics = Statistics(clock, window=config.window, memory=config.memory)
         self.spans = tracing.SpanCounts()
         self.lag = LoopLag()
         self.tracer: Tracer = NoTracer()

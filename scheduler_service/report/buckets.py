@@ -19,6 +19,7 @@ from scheduler_service.report import histogram
 ROWS_MAX: Final = 1_000  # of one second
 SUM_ROWS_MAX: Final = 10_000  # of several
 SLOWEST_MAX: Final = 20
+SLOWEST_OLD_MAX: Final = 5  # of ten seconds that are beyond the usual window
 OVERFLOW: Final = ""  # stands for the names that found no room
 
 FlowKey = tuple[str, RequestClass, int]  # pool, class, priority
@@ -138,6 +139,7 @@ class Bucket:
     batches: dict[str, Batches] = field(default_factory=dict)  # by pool; as the next
     durations: dict[str, Lengths] = field(default_factory=dict)  # receipt to end, of successes
     first_outputs: dict[str, Lengths] = field(default_factory=dict)  # receipt to first output
+    tenants: dict[str, histogram.Bars] = field(default_factory=dict)  # waits of the dispatched
 
     def flow(self, pool: str, request_class: RequestClass, priority: int) -> Flow:
         """The row of a band."""
@@ -176,6 +178,10 @@ class Bucket:
         """Of its requests that have streamed."""
         return self._row(self.first_outputs, pool, OVERFLOW, Lengths)
 
+    def tenant(self, tenant: str) -> histogram.Bars:
+        """The row of a tenant."""
+        return self._row(self.tenants, tenant, OVERFLOW, dict)
+
     def count_ends(self, key: EndKey, number: int = 1) -> None:
         """Requests ended."""
         ends = self.ends
@@ -201,6 +207,12 @@ class Bucket:
         elif took > slowest[0][0]:
             heapq.heapreplace(slowest, (took, request.rid, request))
 
+    def thin_out(self) -> None:
+        """Keep fewer of the slowest: requests are large, and an hour has many blocks."""
+        if len(self.slowest) > SLOWEST_OLD_MAX:
+            self.slowest = heapq.nlargest(SLOWEST_OLD_MAX, self.slowest)
+            heapq.heapify(self.slowest)
+
     def _row(self, rows: dict[Key, Row], key: Key, rest: Key, make: Callable[[], Row]) -> Row:
         """The row of the key, or the one of those that no longer find room."""
         row = rows.get(key)
@@ -221,6 +233,8 @@ class Bucket:
             self.cost(*cost_key).add(cost)
         for pool, parts in other.fills.items():
             _add_parts(self.fill(pool), parts)
+        for tenant, waits in other.tenants.items():
+            histogram.merge_into(self.tenant(tenant), waits)
         self.lost |= other.lost
         for took, _, request in other.slowest:
             self.note_slow(took, request)

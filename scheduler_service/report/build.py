@@ -20,6 +20,7 @@ from scheduler_service.report.events import EventWriter
 from scheduler_service.report.nodes import NodeWriter, Views
 from scheduler_service.report.requests import summary
 from scheduler_service.report.statistics import Statistics
+from scheduler_service.report.timeline import tenant_stats, timeline
 from scheduler_service.report.window import Window
 from scheduler_service.rpc import status
 
@@ -88,11 +89,14 @@ class ReportBuilder:
             totals=self._totals(self.statistics.totals()),
             window_totals=_written(window.totals),
             diagnosis=[diagnosis.write(f, options.language) for f in self._diagnose(window)],
-            pools=[self.pools.write(state, state.pools[m]) for m in sorted(state.pools)],
+            pools=[self.pools.write(state, state.pools[m], window) for m in sorted(state.pools)],
             costs=self._costs(window),
             slowest=[summary(request, now) for request in window.slowest()],
             scheduler_version=self._version,
             uptime=status.duration(now - self.statistics.started_at),
+            rejects=window.rejects,
+            timeline=timeline(window, self.clock),
+            tenants=tenant_stats(window),
         )
         if options.nodes:
             report.nodes.extend(self._rows(window))

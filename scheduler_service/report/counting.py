@@ -35,6 +35,8 @@ def _dispatched(_statistics: Statistics, bucket: Bucket, record: Record) -> None
         flow.departures += 1
         flow.waited += attempt.queue_wait
         histogram.add(flow.waits, attempt.queue_wait)
+        if request.tenant:
+            histogram.add(bucket.tenant(request.tenant), attempt.queue_wait)
         inputs += attempt.inputs
     batches, size = bucket.batches_of(batch.model), len(batch.attempts)
     batches.sizes[size] = batches.sizes.get(size, 0) + 1

@@ -93,7 +93,7 @@ class PoolWriter:
         self._clock = clock
         self._objective = objective  # of the wait in the queue; what scale pressure is against
 
-    def write(self, state: State, pool: Pool) -> report_pb2.Pool:
+    def write(self, state: State, pool: Pool, window: Window) -> report_pb2.Pool:
         """Its room, its floor and, where it is scaled, its target."""
         nodes = {engine.node.node_id: engine.node for engine in pool.engines}
         built = report_pb2.Pool(
@@ -110,6 +110,9 @@ class PoolWriter:
         )
         if pool.queue.floor_every:
             built.start_bound = pool.queue.start_bound()
+        batches, inputs, room = window.sums.fills.get(pool.model, [0, 0, 0])
+        if batches:
+            built.batch_fill = inputs / room
         if state.settings.autoscale.enabled:
             built.scale.CopyFrom(self.scale_target(state, pool))
         return built

@@ -45,13 +45,18 @@ class Sample:
 
     totals: Totals
     pools: dict[str, PoolSample]
+    in_flight: int = 0  # over all live nodes
+    slots: int = 0
 
 
 class Statistics:
     """The observer and the sampler."""
 
-    def __init__(self, clock: Clock, *, window: Duration = 300 * SECOND) -> None:
-        self.window = window  # the longest that can be looked back on
+    def __init__(
+        self, clock: Clock, *, window: Duration = 300 * SECOND, memory: Duration = 0
+    ) -> None:
+        self.window = window  # usual length to look back; to the second
+        self.memory = max(window, memory)  # the longest; beyond `window` to ten seconds
         self.started_at = clock.now()
         self.node_joined = False  # whether any node ever did
         self.node_totals: dict[str, list[int]] = {}  # by node: [succeeded, failed] attempts
@@ -99,7 +104,13 @@ class Statistics:
         bucket, second = self._bucket(now), now // SECOND
         pools = {model: _pool_sample(state, pool, now) for model, pool in state.pools.items()}
         again = second in self.samples
-        self.samples[second] = Sample(self.totals(), pools)
+        engines = [e for node in state.nodes.values() if node.alive for e in node.engines.values()]
+        self.samples[second] = Sample(
+            self.totals(),
+            pools,
+            sum(engine.in_flight_inputs for engine in engines),
+            sum(engine.spec.slots for engine in engines),
+        )
         if again:
             return
         if second % BLOCK_S == 0:
@@ -132,6 +143,8 @@ class Statistics:
     def parts(self, first: int, now: int) -> Iterator[Bucket]:
         """What to add up for the seconds from `first` on; `now` is the present one."""
         second = first
+        if first not in self._buckets and first // BLOCK_S in self._blocks:
+            second -= first % BLOCK_S  # its seconds are gone: the whole block
         while second <= now:
             if second % BLOCK_S == 0 and second + BLOCK_S <= now:
                 yield self._block(second // BLOCK_S)
@@ -158,11 +171,7 @@ class Statistics:
         if bucket is None:
             self._settle(second)
             bucket = self._buckets[second] = Bucket()
-            # One more than the window is kept: its totals are where the window begins.
-            oldest = second - self.window // SECOND - 1
-            _forget(self._buckets, oldest)
-            _forget(self.samples, oldest)
-            _forget(self._blocks, oldest // BLOCK_S)
+            self._thin_out(second)
         return bucket
 
     def _settle(self, before: int) -> None:
@@ -171,6 +180,20 @@ class Statistics:
             if second in self._buckets:
                 self._ever.absorb_counts(self._buckets[second])
         self._settled = before
+
+    def _thin_out(self, second: int) -> None:
+        """Beyond the window only blocks and every tenth sample, beyond the memory nothing."""
+        # One more than the window is kept: its totals are where the window begins.
+        recent = second - self.window // SECOND - 1
+        oldest = second - self.memory // SECOND - 1
+        if self.memory > self.window:
+            for old in [s for s in self._buckets if s < recent]:
+                self._block(old // BLOCK_S).thin_out()
+            for old in [s for s in self.samples if s < recent and s % BLOCK_S]:
+                del self.samples[old]
+        _forget(self._buckets, recent)
+        _forget(self.samples, oldest)
+        _forget(self._blocks, oldest // BLOCK_S)
 
 
 def _forget(kept: dict[int, Bucket] | dict[int, Sample], oldest: int) -> None:

@@ -12,7 +12,7 @@ from scheduler_service.core.state import Totals
 from scheduler_service.core.types import SECOND, Duration, Instant, Request
 from scheduler_service.report import histogram
 from scheduler_service.report.buckets import SUM_ROWS_MAX, Bucket
-from scheduler_service.report.statistics import PoolSample, Sample, Statistics
+from scheduler_service.report.statistics import BLOCK_S, PoolSample, Sample, Statistics
 
 
 class Window:
@@ -20,7 +20,7 @@ class Window:
 
     def __init__(self, statistics: Statistics, now: Instant, length: Duration) -> None:
         self.now = now
-        self.length = min(length, statistics.window)
+        self.length = min(length, statistics.memory)
         self._statistics = statistics
         self._since = now - self.length
         self._pool_samples: dict[str, list[PoolSample]] = {}
@@ -43,9 +43,16 @@ class Window:
 
     @cached_property
     def samples(self) -> list[Sample]:
-        """One per second, oldest first."""
+        """One per second, oldest first; beyond the usual window one per ten."""
+        return [sample for _, sample in self.seconds()]
+
+    def seconds(self) -> Iterator[tuple[int, Sample]]:
+        """The samples with their seconds."""
         first = self._since // SECOND
-        return [s for second, s in self._statistics.samples.items() if second >= first]
+        every = BLOCK_S if self.length > self._statistics.window else 1  # alike throughout
+        for second, sample in self._statistics.samples.items():
+            if second >= first and second % every == 0:
+                yield second, sample
 
     @cached_property
     def totals(self) -> Totals:

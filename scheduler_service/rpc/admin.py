@@ -133,7 +133,7 @@ class AdminPort:
 
     async def get_report(self, request: pb.GetReportRequest, _: Context) -> pb.GetReportResponse:
         """The whole report."""
-        options = filters.report_options(request, self._reports.statistics.window)
+        options = filters.report_options(request, self._reports.statistics)
         return pb.GetReportResponse(report=self.report(options))
 
     async def watch_report(
@@ -141,8 +141,8 @@ class AdminPort:
     ) -> AsyncGenerator[pb.WatchReportResponse, None]:
         """The report now, and again after each interval."""
         interval_s = filters.interval(request) / 1e9
-        longest = self._reports.statistics.window
-        options = filters.report_options(request.report, longest, prefix="report.")
+        statistics = self._reports.statistics
+        options = filters.report_options(request.report, statistics, prefix="report.")
         while not self._closed.is_set():
             yield pb.WatchReportResponse(report=self.report(options))
             await self._until_closed(interval_s)
@@ -152,7 +152,7 @@ class AdminPort:
         asker = current()
         report = self._reports.build(options, tenants=asker.tenants)
         if asker.tenants is not None:
-            for rows in (report.costs, report.slowest):
+            for rows in (report.costs, report.slowest, report.tenants):
                 for index in reversed(range(len(rows))):
                     if not asker.may_see(rows[index].tenant):
                         del rows[index]

@@ -13,6 +13,7 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.state import State
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Duration, Node, Request
 from scheduler_service.report.build import ReportOptions
+from scheduler_service.report.statistics import Statistics
 from scheduler_service.report.texts import language_of
 from scheduler_service.rpc.validate import Refused, nanoseconds
 from scheduler_service.security.permits import tenant_of
@@ -27,14 +28,14 @@ INTERVAL_DEFAULT: Final = 1 * SECOND
 
 
 def report_options(
-    request: admin_service_pb2.GetReportRequest, longest: Duration, prefix: str = ""
+    request: admin_service_pb2.GetReportRequest, kept: Statistics, prefix: str = ""
 ) -> ReportOptions:
     """What report is asked for; a window beyond what is remembered is cut to it.
 
     Raises:
         Refused: naming the field, after `prefix`.
     """
-    window = longest
+    window = kept.window
     if request.HasField("window"):
         window = nanoseconds(request.window, f"{prefix}window", zero=False)
     if request.max_events > EVENTS_MAX:
@@ -43,7 +44,7 @@ def report_options(
             field=f"{prefix}max_events",
         )
     return ReportOptions(
-        window=min(window, longest),
+        window=min(window, kept.memory),
         language=language_of(request.language),
         nodes=not request.omit_nodes,
         queues=not request.omit_queues,

@@ -24,7 +24,7 @@ def test_report_asks_for_window_and_language_and_prints_the_documented_keys(
     assert list(done.json) == [
         "report_name", "generate_time", "window_s", "queue_size", "oldest_wait_ms", "nodes",
         "logs", "totals", "window_totals", "diagnosis", "queues", "pools", "costs", "slowest",
-        "backlog", "scheduler_version", "uptime_ms",
+        "tenants", "rejects", "timeline", "backlog", "scheduler_version", "uptime_ms",
     ]  # fmt: skip
     (request,) = scripted.requests("GetReport")
     assert request.window.seconds == 600

@@ -13,8 +13,8 @@ from tests.unit.cli.messages import busy_report, node
 
 REPORT_KEYS = [
     "report_name", "generate_time", "window_s", "queue_size", "oldest_wait_ms", "nodes", "logs",
-    "totals", "window_totals", "diagnosis", "queues", "pools", "costs", "slowest", "backlog",
-    "scheduler_version", "uptime_ms",
+    "totals", "window_totals", "diagnosis", "queues", "pools", "costs", "slowest", "tenants",
+    "rejects", "timeline", "backlog", "scheduler_version", "uptime_ms",
 ]  # fmt: skip
 NODE_KEYS = [
     "node_id", "model_name", "models", "state", "availability", "health", "running", "slots",

@@ -11,6 +11,7 @@ from scheduler_service.core.outcomes import EngineMode, Outcome, Reason, Request
 from scheduler_service.core.types import MICROSECOND, MILLISECOND, SECOND
 from scheduler_service.report import histogram
 from scheduler_service.report.buckets import ROWS_MAX
+from scheduler_service.report.timeline import POINTS_MAX, tenant_stats, timeline
 from scheduler_service.report.window import Window
 from tests.unit.scheduler.small_world import SmallWorld
 
@@ -207,3 +208,25 @@ async def test_blocks_add_up_to_what_their_seconds_do(length: int) -> None:
     assert sums.flows[key].arrivals == sum(b.flows[key].arrivals for b in seconds if b.flows)
     assert sums.nodes["n0"].succeeded == sum(b.nodes["n0"].succeeded for b in seconds)
     assert sums.nodes["n0"].slots == 9 * len(seconds)
+
+
+async def test_an_hour_is_remembered_by_ten_seconds_beyond_the_usual_window() -> None:
+    world = SmallWorld()
+    world.statistics.memory = 3600 * SECOND
+    await world.join("n0", slots=2)
+    await world.finish(*await world.submit(3, tenant="acme"))
+    for _ in range(20):
+        await world.pass_time(30)
+        await world.finish(*await world.submit(1, tenant="acme"))
+    recent, whole = window(world), window(world, 3600)
+    assert sum(flow.departures for flow in recent.sums.flows.values()) < 5
+    assert sum(flow.departures for flow in whole.sums.flows.values()) == 23
+    assert whole.totals.received == 23
+    assert [row.dispatched for row in tenant_stats(whole)] == [23]
+    assert len(world.statistics._buckets) <= 63
+    assert len(world.statistics.samples) <= 63 + 600 // 10
+    points = timeline(whole, world.clock)
+    assert 2 <= len(points) <= POINTS_MAX
+    assert [p.time.ToNanoseconds() for p in points] == sorted(
+        p.time.ToNanoseconds() for p in points
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -73,18 +73,18 @@ def _setting(*names: str, keeps: str, **attributes: Any) -> Callable[[Decorated]
     return click.option(*names, expose_value=False, callback=_keep(keeps), **attributes)
 
 
-def output_option(command: Decorated) -> Decorated:
+def output_option(command: Decorated, formats: Sequence[str] = FORMATS) -> Decorated:
     """`-o`, on every command that shows something."""
     return _setting(
         "-o",
         "--output",
         keeps="output",
-        type=click.Choice(FORMATS),
+        type=click.Choice(formats),
         help="Form of the output; without it a table on a terminal and tab-separated in a pipe.",
     )(command)
 
 
-def server_options(command: Decorated) -> Decorated:
+def server_options(command: Decorated, formats: Sequence[str] = FORMATS) -> Decorated:
     """Where the scheduler is, and `-o`: on every command that asks a scheduler."""
     address = _setting(
         "--address",
@@ -104,7 +104,12 @@ def server_options(command: Decorated) -> Decorated:
         metavar="NAME",
         help="A scheduler that `batchyard context save` remembered [default: the current one].",
     )
-    return address(admin(context(output_option(command))))
+    return address(admin(context(output_option(command, formats))))
+
+
+def report_options(command: Decorated) -> Decorated:
+    """`server_options`, with a page as one more form of output."""
+    return server_options(command, (*FORMATS, "html"))
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

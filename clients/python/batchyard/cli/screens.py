@@ -13,8 +13,19 @@ from batchyard.cli.bars import gauge, spark
 from batchyard.cli.columns import Column, Document, clock, duration, number, printable, share, text
 from batchyard.cli.durations import format_ms
 from batchyard.cli.output import table, tsv_lines
+from batchyard.cli.report_columns import (
+    cost_columns,
+    costs_shown,
+    event_columns,
+    pool_columns,
+    reject_columns,
+    report_node_columns,
+    slowest_columns,
+    tenant_columns,
+    wait_columns,
+)
 from batchyard.cli.views.queues import LIST_COLUMNS as QUEUE_COLUMNS
-from batchyard.cli.words import ENGLISH, Words, event_columns, outcome_word, report_node_columns
+from batchyard.cli.words import ENGLISH, Words, outcome_word
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,17 +36,6 @@ MAIN_TOTALS = (
     "degraded", "failovers", "preemptions",
 )  # fmt: skip
 TOP_SLOWEST = 5
-SLOWEST_COLUMNS = (
-    Column("request_id", "REQUEST", cut=True, keep_end=True),
-    duration("age_ms", "TOOK"),
-    duration("queue_duration_ms", "QUEUED"),
-    Column("finish_reason", "END"),
-    number("priority", "PRIO"),
-    Column("model", "MODEL", cut=True),
-    Column("node_id", "NODE", cut=True, keep_end=True),
-    number("attempts", "TRIES"),
-    Column("trace_id", "TRACE", cut=True),
-)
 _EVENT_FIELDS_SHOWN_ELSEWHERE = {"event", "time", "event_id", "message", "items", "trace_id"}
 
 STATUS_NODE_COLUMNS = (
@@ -76,7 +76,8 @@ def top_screen(document: Document, *, height: int | None = None) -> RenderableTy
     left = None if height is None else height - len(slowest) - 3
     parts: list[RenderableType] = [status_screen(document, height=left)]
     if slowest:
-        parts += [Text(), _heading("Slowest requests"), table(slowest, SLOWEST_COLUMNS)]
+        parts += [Text(), _heading(ENGLISH.slowest)]
+        parts.append(table(slowest, slowest_columns(ENGLISH)))
     return Group(*parts)
 
 
@@ -92,11 +93,30 @@ def report_screen(document: Document, words: Words) -> RenderableType:
     parts: list[RenderableType] = [title, when, waits, Text()]
     parts += [_heading(words.diagnosis), *_diagnosis_lines(document["diagnosis"]), Text()]
     parts += [_heading(words.nodes), table(document["nodes"], report_node_columns(words)), Text()]
-    parts += [_heading(words.totals), table(*_totals_table(document, words))]
+    parts += [_heading(words.totals), table(*totals_table(document, words))]
+    for heading, section, columns in report_tables(document, words):
+        parts += [Text(), _heading(heading), table(section, columns)]
     if document["logs"]:
-        rows = [{**log, "detail": _detail(log)} for log in document["logs"][-20:]]
+        rows = [{**log, "detail": event_detail(log)} for log in document["logs"][-20:]]
         parts += [Text(), _heading(words.events), table(rows, event_columns(words))]
     return Group(*parts)
+
+
+def report_tables(
+    document: Document, words: Words
+) -> Iterator[tuple[str, list[Document], Sequence[Column]]]:
+    """Heading, rows and columns of the tables that have rows."""
+    rejects = [{"reason": name, "count": count} for name, count in document["rejects"].items()]
+    for heading, rows, columns in (
+        (words.waits, document["queues"], wait_columns(words)),
+        (words.tenants, document["tenants"], tenant_columns(words)),
+        (words.pools, document["pools"], pool_columns(words)),
+        (words.costs, costs_shown(document["costs"]), cost_columns(words)),
+        (words.rejects, rejects, reject_columns(words)),
+        (words.slowest, document["slowest"], slowest_columns(words)),
+    ):
+        if rows:
+            yield heading, rows, columns
 
 
 def status_tsv(document: Document) -> Iterator[str]:
@@ -105,7 +125,7 @@ def status_tsv(document: Document) -> Iterator[str]:
     yield from _section("cluster", [document], [Column(key, key) for key in figures])
     yield from _section("queues", document["queues"], QUEUE_COLUMNS)
     yield from _section("nodes", document["nodes"], report_node_columns(ENGLISH))
-    yield from _section("totals", *_totals_table(document, ENGLISH))
+    yield from _section("totals", *totals_table(document, ENGLISH))
     rows = [{"pool": pool["pool"], **pool["scale"]} for pool in document["pools"] if pool["scale"]]
     keys = ("pool", "ready", "starting", "desired", "min", "max", "pressure", "reason")
     yield from _section("scale", rows, [Column(key, key) for key in keys])
@@ -118,8 +138,8 @@ def report_tsv(document: Document, words: Words) -> Iterator[str]:
     keys = ("severity", "code", "text", "reason")
     yield from _section("diagnosis", document["diagnosis"], [Column(key, key) for key in keys])
     yield from _section("nodes", document["nodes"], report_node_columns(words))
-    yield from _section("totals", *_totals_table(document, words))
-    logs = [{**log, "detail": _detail(log)} for log in document["logs"]]
+    yield from _section("totals", *totals_table(document, words))
+    logs = [{**log, "detail": event_detail(log)} for log in document["logs"]]
     yield from _section("logs", logs, event_columns(words))
 
 
@@ -219,10 +239,10 @@ def _event_lines(logs: Sequence[Document]) -> Iterator[Text]:
 
 def event_line(log: Document) -> str:
     """An event on one line."""
-    return f"{clock(log['time'])}  {printable(log['event']):<18} {_detail(log)}".rstrip()
+    return f"{clock(log['time'])}  {printable(log['event']):<18} {event_detail(log)}".rstrip()
 
 
-def _detail(log: Document) -> str:
+def event_detail(log: Document) -> str:
     """The event's text, or its own fields where it has none."""
     if log.get("message"):
         return printable(log["message"])
@@ -232,7 +252,8 @@ def _detail(log: Document) -> str:
     return " ".join(f"{key}={text(value)}" for key, value in pairs)
 
 
-def _totals_table(document: Document, words: Words) -> tuple[list[Document], list[Column]]:
+def totals_table(document: Document, words: Words) -> tuple[list[Document], list[Column]]:
+    """Rows and columns of the totals."""
     window = document["window_totals"]
     rows = [
         {"outcome": outcome_word(words, key), "total": total, "window": window[key]}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-
-from batchyard.cli.columns import Column, clock, duration, number, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,42 @@ class Words:
     event: str = "EVENT"
     detail: str = "DETAIL"
     outcome: str = "OUTCOME"
+    timeline: str = "Queue and slots over time"
+    waits: str = "Waits by priority"
+    tenants: str = "Tenants"
+    costs: str = "Cost"
+    pools: str = "Pools"
+    rejects: str = "Refusals"
+    slowest: str = "Slowest requests"
+    pool: str = "POOL"
+    priority: str = "PRIO"
+    request_class: str = "CLASS"
+    depth: str = "WAIT"
+    p50: str = "P50"
+    p99: str = "P99"
+    tenant: str = "TENANT"
+    dispatched: str = "STARTED"
+    task_type: str = "TASK"
+    requests: str = "REQUESTS"
+    node_hours: str = "NODE H"
+    tokens: str = "TOKENS"
+    tokens_per_hour: str = "TOKENS/NODE H"
+    cost: str = "COST"
+    utilization: str = "USED"
+    fill: str = "BATCH FILL"
+    reason: str = "REASON"
+    count: str = "COUNT"
+    request: str = "REQUEST"
+    took: str = "TOOK"
+    queued: str = "QUEUED"
+    end: str = "END"
+    tries: str = "TRIES"
+    trace: str = "TRACE"
+    yes: str = "yes"
+    no: str = "no"
+    job: str = "job"
+    interactive: str = "interactive"
+    of_slots: str = "slots in use"
 
 
 ENGLISH = Words()
@@ -73,6 +108,42 @@ CHINESE = Words(
     event="事件",
     detail="内容",
     outcome="结果",
+    timeline="队列与槽位变化",
+    waits="各优先级等待",
+    tenants="租户",
+    costs="成本",
+    pools="资源池",
+    rejects="拒绝原因",
+    slowest="最慢的请求",
+    pool="池",
+    priority="优先级",
+    request_class="类别",
+    depth="等待",
+    p50="P50",
+    p99="P99",
+    tenant="租户",
+    dispatched="已开始",
+    task_type="任务",
+    requests="请求",
+    node_hours="节点小时",
+    tokens="词元",
+    tokens_per_hour="词元/节点小时",
+    cost="费用",
+    utilization="使用率",
+    fill="批次装满",
+    reason="原因",
+    count="次数",
+    request="请求",
+    took="耗时",
+    queued="排队",
+    end="结果",
+    tries="尝试",
+    trace="追踪",
+    yes="是",
+    no="否",
+    job="批量",
+    interactive="在线",
+    of_slots="使用中的槽位",
 )
 LANGUAGES = {"en": ENGLISH, "zh": CHINESE}
 OUTCOMES_ZH = {
@@ -93,32 +164,29 @@ OUTCOMES_ZH = {
 }
 
 
+STATES_ZH = {
+    "healthy": "正常",
+    "starting": "启动中",
+    "suspect": "可疑",
+    "probation": "观察中",
+    "ejected": "已剔除",
+    "lost": "失联",
+    "cordoned": "已隔离",
+    "draining": "排空中",
+    "drained": "已排空",
+}
+
+
+def state_shown(words: Words, state: str) -> str:
+    """The state of a node, in the language."""
+    return STATES_ZH.get(state, state) if words is CHINESE else state
+
+
+def truth(words: Words) -> Callable[[bool], str]:
+    """Writes yes and no."""
+    return lambda value: words.yes if value else words.no
+
+
 def outcome_word(words: Words, key: str) -> str:
     """The name of one of the totals."""
     return OUTCOMES_ZH[key] if words is CHINESE and key in OUTCOMES_ZH else key.replace("_", " ")
-
-
-def report_node_columns(words: Words) -> tuple[Column, ...]:
-    """The nodes of a report."""
-    return (
-        Column("node_id", words.node, cut=True, keep_end=True),
-        Column("model_name", words.model, cut=True),
-        Column("state", words.state),
-        number("running", words.running),
-        number("slots", words.slots),
-        number("max_batch_size", words.max_batch_size),
-        duration("avg_latency_ms", words.avg_latency_ms),
-        share("failure_rate", words.failure_rate),
-        Column("can_accept", words.can_accept),
-        number("total_finished", words.total_finished),
-        number("total_failed", words.total_failed),
-    )
-
-
-def event_columns(words: Words) -> tuple[Column, ...]:
-    """The events of a report, each on one line."""
-    return (
-        Column("time", words.time, show=clock),
-        Column("event", words.event),
-        Column("detail", words.detail, fold=True),
-    )

@@ -68,7 +68,14 @@ REQUEST_STATE_RUNNING: RequestState
 REQUEST_STATE_FINISHED: RequestState
 
 class Report(_message.Message):
-    __slots__ = ("report_name", "generate_time", "window", "queue_size", "oldest_wait", "nodes", "events", "totals", "window_totals", "diagnosis", "queues", "pools", "costs", "slowest", "scheduler_version", "uptime", "backlog")
+    __slots__ = ("report_name", "generate_time", "window", "queue_size", "oldest_wait", "nodes", "events", "totals", "window_totals", "diagnosis", "queues", "pools", "costs", "slowest", "scheduler_version", "uptime", "backlog", "rejects", "timeline", "tenants")
+    class RejectsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     REPORT_NAME_FIELD_NUMBER: _ClassVar[int]
     GENERATE_TIME_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +93,9 @@ class Report(_message.Message):
     SCHEDULER_VERSION_FIELD_NUMBER: _ClassVar[int]
     UPTIME_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    REJECTS_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
     report_name: str
     generate_time: _timestamp_pb2.Timestamp
     window: _duration_pb2.Duration
@@ -103,7 +113,36 @@ class Report(_message.Message):
     scheduler_version: str
     uptime: _duration_pb2.Duration
     backlog: int
-    def __init__(self, report_name: _Optional[str] = ..., generate_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., queue_size: _Optional[int] = ..., oldest_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeSummary, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., window_totals: _Optional[_Union[Totals, _Mapping]] = ..., diagnosis: _Optional[_Iterable[_Union[Diagnosis, _Mapping]]] = ..., queues: _Optional[_Iterable[_Union[QueueStats, _Mapping]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping]]] = ..., costs: _Optional[_Iterable[_Union[CostLine, _Mapping]]] = ..., slowest: _Optional[_Iterable[_Union[RequestSummary, _Mapping]]] = ..., scheduler_version: _Optional[str] = ..., uptime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., backlog: _Optional[int] = ...) -> None: ...
+    rejects: _containers.ScalarMap[str, int]
+    timeline: _containers.RepeatedCompositeFieldContainer[TimelinePoint]
+    tenants: _containers.RepeatedCompositeFieldContainer[TenantStats]
+    def __init__(self, report_name: _Optional[str] = ..., generate_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., queue_size: _Optional[int] = ..., oldest_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeSummary, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., window_totals: _Optional[_Union[Totals, _Mapping]] = ..., diagnosis: _Optional[_Iterable[_Union[Diagnosis, _Mapping]]] = ..., queues: _Optional[_Iterable[_Union[QueueStats, _Mapping]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping]]] = ..., costs: _Optional[_Iterable[_Union[CostLine, _Mapping]]] = ..., slowest: _Optional[_Iterable[_Union[RequestSummary, _Mapping]]] = ..., scheduler_version: _Optional[str] = ..., uptime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., backlog: _Optional[int] = ..., rejects: _Optional[_Mapping[str, int]] = ..., timeline: _Optional[_Iterable[_Union[TimelinePoint, _Mapping]]] = ..., tenants: _Optional[_Iterable[_Union[TenantStats, _Mapping]]] = ...) -> None: ...
+
+class TimelinePoint(_message.Message):
+    __slots__ = ("time", "waiting", "oldest_wait", "running", "slots")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_WAIT_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    time: _timestamp_pb2.Timestamp
+    waiting: int
+    oldest_wait: _duration_pb2.Duration
+    running: int
+    slots: int
+    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., waiting: _Optional[int] = ..., oldest_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., running: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
+
+class TenantStats(_message.Message):
+    __slots__ = ("tenant", "dispatched", "wait_p50", "wait_p99")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    DISPATCHED_FIELD_NUMBER: _ClassVar[int]
+    WAIT_P50_FIELD_NUMBER: _ClassVar[int]
+    WAIT_P99_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    dispatched: int
+    wait_p50: _duration_pb2.Duration
+    wait_p99: _duration_pb2.Duration
+    def __init__(self, tenant: _Optional[str] = ..., dispatched: _Optional[int] = ..., wait_p50: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., wait_p99: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Totals(_message.Message):
     __slots__ = ("received", "succeeded", "failed", "rejected", "cancelled", "expired", "degraded", "failovers", "preemptions", "batches", "input_tokens", "output_tokens", "wasted_output_tokens", "late_results")
@@ -185,7 +224,7 @@ class QueueStats(_message.Message):
     def __init__(self, pool: _Optional[str] = ..., model: _Optional[str] = ..., request_class: _Optional[_Union[_types_pb2.RequestClass, str]] = ..., priority: _Optional[int] = ..., tenant: _Optional[str] = ..., depth: _Optional[int] = ..., oldest_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., arrivals_per_second: _Optional[float] = ..., departures_per_second: _Optional[float] = ..., wait_p50: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., wait_p99: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Pool(_message.Message):
-    __slots__ = ("pool", "models", "paused", "slots", "running", "floor_every", "start_bound", "scale")
+    __slots__ = ("pool", "models", "paused", "slots", "running", "floor_every", "start_bound", "scale", "batch_fill")
     POOL_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +233,7 @@ class Pool(_message.Message):
     FLOOR_EVERY_FIELD_NUMBER: _ClassVar[int]
     START_BOUND_FIELD_NUMBER: _ClassVar[int]
     SCALE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FILL_FIELD_NUMBER: _ClassVar[int]
     pool: str
     models: _containers.RepeatedScalarFieldContainer[str]
     paused: bool
@@ -202,7 +242,8 @@ class Pool(_message.Message):
     floor_every: int
     start_bound: int
     scale: ScaleTarget
-    def __init__(self, pool: _Optional[str] = ..., models: _Optional[_Iterable[str]] = ..., paused: bool = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., floor_every: _Optional[int] = ..., start_bound: _Optional[int] = ..., scale: _Optional[_Union[ScaleTarget, _Mapping]] = ...) -> None: ...
+    batch_fill: float
+    def __init__(self, pool: _Optional[str] = ..., models: _Optional[_Iterable[str]] = ..., paused: bool = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., floor_every: _Optional[int] = ..., start_bound: _Optional[int] = ..., scale: _Optional[_Union[ScaleTarget, _Mapping]] = ..., batch_fill: _Optional[float] = ...) -> None: ...
 
 class ScaleTarget(_message.Message):
     __slots__ = ("ready", "starting", "desired", "min", "max", "pressure", "reason", "decide_time", "frozen", "frozen_until")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import click
 
 from batchyard.cli.asks import ask_admin
-from batchyard.cli.options import DurationType, pass_settings, server_options
+from batchyard.cli.options import DurationType, pass_settings, report_options
 from batchyard.cli.output import emit_document, write_lines
 from batchyard.cli.settings import Settings
 
 
 @click.command()
 @click.option(
+    "--since",
     "--window",
+    "window",
     type=DurationType(minimum_s=1),
     default="5m",
     show_default=True,
@@ -33,10 +35,17 @@ from batchyard.cli.settings import Settings
     show_default=True,
     help="Most events to include.",
 )
-@server_options
+@click.option(
+    "--jaeger-url",
+    default="",
+    envvar="BATCHYARD_JAEGER_URL",
+    show_envvar=True,
+    help="Where traces are shown; -o html links there.",
+)
+@report_options
 @pass_settings
-def report(settings: Settings, window: float, lang: str, max_events: int) -> None:
-    """Print the report over a window, with a diagnosis in words."""
+def report(settings: Settings, window: float, lang: str, max_events: int, jaeger_url: str) -> None:
+    """Print the report over a window, with a diagnosis in words; -o html is one whole page."""
     from batchyard.cli.output import console
     from batchyard.cli.screens import report_screen, report_tsv
     from batchyard.cli.views.report import report_document
@@ -50,6 +59,10 @@ def report(settings: Settings, window: float, lang: str, max_events: int) -> Non
     form = settings.format()
     if form in ("json", "yaml"):
         emit_document(form, document)
+    elif form == "html":
+        from batchyard.cli.html_report import html_report
+
+        print(html_report(document, LANGUAGES[lang], lang=lang, jaeger_url=jaeger_url))
     elif form == "name":
         print(document["report_name"])
     elif form == "tsv":

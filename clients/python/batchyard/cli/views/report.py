@@ -7,6 +7,8 @@ from batchyard.cli.views.nodes import node_row
 from batchyard.cli.views.plain import Document, ms, plain
 from batchyard.v1 import report_pb2 as report
 
+_WHOLE = ("pools", "costs", "slowest", "tenants", "rejects", "timeline", "backlog")
+
 
 def report_document(message: report.Report) -> Document:
     """The keys of the report, and no others."""
@@ -26,7 +28,7 @@ def report_document(message: report.Report) -> Document:
             for row in whole["diagnosis"]
         ],
         "queues": [queue_row(queue) for queue in message.queues],
-        **{key: whole[key] for key in ("pools", "costs", "slowest", "backlog")},
+        **{key: whole[key] for key in _WHOLE},
         "scheduler_version": message.scheduler_version,
         "uptime_ms": whole["uptime_ms"],
     }
