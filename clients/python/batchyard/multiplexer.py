@@ -2,7 +2,8 @@
 
 What happens when a stream ends under its calls:
 
-    never opened    each call fails as Unavailable; its own retries decide
+    never opened    each call fails as Unavailable; its own retries decide. Where a stream broke
+                    before, the calls wait for the next one, as if they had been on it
     UNIMPLEMENTED   the calls move to unary RPCs, and all later ones too
     refused         (credentials, protocol) each call fails with that error
     broken          the calls are *unknown*: all are sent again on a new stream, at once and then
@@ -119,6 +120,8 @@ class Multiplexer:
             self._failed_connects = 0
         calls = [call for call in link.take_all() if not call.settled]
         if not calls:
+            if link.opened and error is not None and _is_broken(error):
+                self._down_since = self._loop.time()  # calls to come wait for the next one, too
             return
         if error is None or self._closed:
             self._fail(calls, _closed_error())
