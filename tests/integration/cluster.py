@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from batchyard import AsyncAdmin, AsyncClient
+from batchyard.errors import Unavailable
 
 START_S = 30.0
 PORTS = ("client", "node", "admin", "http")
@@ -145,10 +146,11 @@ class Cluster:
         return process
 
     async def healthy(self, node_id: str) -> bool:
-        return any(
-            n.summary.node_id == node_id and n.summary.can_accept
-            for n in [n async for n in self.admin.nodes()]
-        )
+        try:
+            nodes = [n async for n in self.admin.nodes()]
+        except Unavailable:  # its channel waits before it dials a restarted scheduler again
+            return False
+        return any(n.summary.node_id == node_id and n.summary.can_accept for n in nodes)
 
     async def report(self) -> Any:
         return await self.admin.report()
