@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -44,12 +45,18 @@ class Effects:
 
     def execute(self, commands: Sequence[cmd.Command]) -> None:
         """Carry out, in order, but answers last: building them must not keep an engine waiting.
-        One that fails does not stop the others.
+        Where work goes out, they come after the sessions' writers have had their turn of the loop.
+        One command that fails does not stop the others.
         """
-        self._carry_out([c for c in commands if type(c) is not cmd.FinishRequest])
-        self._carry_out([c for c in commands if type(c) is cmd.FinishRequest])
-        if self._acknowledgements:
-            self._acknowledge_stored()
+        others = [c for c in commands if type(c) is not cmd.FinishRequest]
+        self._carry_out(others)
+        if len(others) == len(commands):
+            return
+        answers = [c for c in commands if type(c) is cmd.FinishRequest]
+        if any(type(c) is cmd.DispatchBatch for c in others):
+            asyncio.get_running_loop().call_soon(self._carry_out, answers)
+        else:
+            self._carry_out(answers)
 
     def _carry_out(self, commands: Sequence[cmd.Command]) -> None:
         table = self._table
