@@ -8,8 +8,7 @@ What has an identity (requests, attempts, batches, engines, nodes) is equal to i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_service.core.outcomes import (
     AttemptState,
@@ -38,8 +37,17 @@ SECOND: Final[Duration] = 1_000_000_000
 PRIORITIES: Final = range(1, 11)  # 10 is the most urgent
 
 
-# Stands for `Request.live` of all that wait, and cannot be written to.
-NOBODY: Final[dict[int, Attempt]] = cast("dict[int, Attempt]", MappingProxyType({}))
+class _Nobody(dict[int, "Attempt"]):
+    """An empty dict that stays empty, and itself when it is copied."""
+
+    def __setitem__(self, dispatch_id: int, attempt: Attempt) -> None:
+        raise TypeError("it stands for all requests that wait: give the request its own")
+
+    def __reduce__(self) -> str:
+        return "NOBODY"
+
+
+NOBODY: Final = _Nobody()  # stands for `Request.live` of all that wait
 
 
 @dataclass(slots=True)
