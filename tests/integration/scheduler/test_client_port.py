@@ -188,7 +188,7 @@ FEATURES_TRIED = {
     "degrade": "test_client_port_sharing.py::test_substitute_answers_where_that_was_allowed",
     "continue": "test_client_port_sharing.py::test_output_goes_on_elsewhere_without_a_seam",
     "restart": "test_client_port_sharing.py::test_output_starts_again_where_that_was_allowed",
-    "explain_request": "test_explain_request.py::test_a_waiting_request_learns_its_place_and_which_nodes_are_out_and_why",
+    "explain_request": "test_explain_request.py::test_a_finished_request_tells_every_decision_with_the_losers",
 }
 
 
