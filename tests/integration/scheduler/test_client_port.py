@@ -188,7 +188,9 @@ FEATURES_TRIED = {
     "degrade": "test_client_port_sharing.py::test_substitute_answers_where_that_was_allowed",
     "continue": "test_client_port_sharing.py::test_output_goes_on_elsewhere_without_a_seam",
     "restart": "test_client_port_sharing.py::test_output_starts_again_where_that_was_allowed",
-    "explain_request": "test_explain_request.py::test_a_finished_request_tells_every_decision_with_the_losers",
+    "explain_request": (
+        "test_explain_request.py::test_a_finished_request_tells_every_decision_with_the_losers"
+    ),
 }
 
 
