@@ -6,6 +6,7 @@ and behind a port-forward, below any path. Addresses in the page are relative.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from importlib import resources
@@ -30,6 +31,7 @@ FILES: Final = {
     "/dashboard.js": ("dashboard.js", "text/javascript"),
     "/parts.js": ("parts.js", "text/javascript"),
 }
+UNREAD_S: Final = 30.0  # for a viewer to read what was written
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -50,9 +52,10 @@ def routes(feed: Feed) -> list[web.RouteDef]:
         answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
         await answer.prepare(request)
         going = True
-        with contextlib.suppress(ConnectionError):  # the viewer has left
+        with contextlib.suppress(ConnectionError, TimeoutError):  # the viewer has left, or hangs
             while going:
-                await answer.write(f"data: {feed.report(request.query)}\n\n".encode())
+                async with asyncio.timeout(UNREAD_S):
+                    await answer.write(f"data: {feed.report(request.query)}\n\n".encode())
                 going = await feed.pause()
         return answer
 

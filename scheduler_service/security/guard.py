@@ -53,7 +53,11 @@ class Guard:
             first_message_s=abuse.first_message / 1e9,
             idle_stream_s=abuse.idle_stream / 1e9,
         )
-        self.http_gate = HttpGate(self.access if authenticates else None, self.refusals)
+        self.http_gate = HttpGate(
+            self.access if authenticates else None,
+            self.refusals,
+            on_loopback=is_loopback(config.listen.host),
+        )
         self.quotas = Quotas(config.tenants)
         self._asks_agents = tls.authority is not None and tls.agent_certificates
 

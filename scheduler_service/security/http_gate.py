@@ -1,7 +1,15 @@
-"""Who is let through to which HTTP path? The same rules as for gRPC, in front of every handler."""
+"""Who is let through to which HTTP path? The same rules as for gRPC, in front of every handler.
+
+When a credential ends, so do the answers that are still being written to its bearer. Where nobody
+authenticates and the port is on loopback, requests under another name than this machine's are
+refused: a page that somebody's browser got from elsewhere can have its own name point here, and
+would then read what this port shows.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
@@ -21,16 +29,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SCHEME: Final = "bearer "
+HOST_MAX: Final = 100  # of a refused name
 PATH_MAX: Final = 200  # characters of it in a log line
 
 
 class HttpGate:
     """The check, as a middleware of aiohttp."""
 
-    def __init__(self, access: Access | None, refusals: Refusals | None = None) -> None:
-        """`access`: None where authentication is off."""
+    def __init__(
+        self,
+        access: Access | None,
+        refusals: Refusals | None = None,
+        *,
+        on_loopback: bool = False,
+    ) -> None:
+        """`access`: None where authentication is off. `on_loopback`: where the port is bound."""
         self._access = access
         self._refusals = refusals or Refusals(Clock())
+        self._checks_host = on_loopback and access is None
+        self._open: dict[Principal, dict[asyncio.Task[None], None]] = {}
+        if access is not None:
+            access.on_end.append(self._end_all)
 
     def check(self) -> Middleware:
         """What an application is to be given."""
@@ -44,13 +63,32 @@ class HttpGate:
             answer = self._judge(request, rule, known_path=resource is not None)
             if isinstance(answer, Principal):
                 become(answer)
-                return await handler(request)
+                return await self._run(answer, request, handler)
             code, text = answer
             self._tell(request, code, text)
             headers = {"WWW-Authenticate": "Bearer"} if code == 401 else {}
             return web.json_response({"error": text}, status=code, headers=headers)
 
         return checked
+
+    async def _run(
+        self, caller: Principal, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        """Let it run; the end of its credential ends it."""
+        task = request.task
+        mine = self._open.setdefault(caller, {})
+        mine[task] = None
+        try:
+            return await handler(request)
+        finally:
+            del mine[task]
+            if not mine:
+                self._open.pop(caller, None)
+
+    def _end_all(self, principal: Principal) -> None:
+        """Its credential has ended; what it was being answered breaks off."""
+        for task in self._open.get(principal, ()):
+            task.cancel()
 
     def _tell(self, request: web.Request, code: int, text: str) -> None:
         reason = "UNAUTHENTICATED" if code == 401 else "PERMISSION_DENIED"
@@ -64,6 +102,11 @@ class HttpGate:
         principal = LOCAL if self._access is None else self._known(request)
         if rule is not None and rule.open:
             return principal or NOBODY
+        if self._checks_host and not _is_local_name(request.host):
+            return 403, (
+                f"this port is for this machine, not for {request.host[:HOST_MAX]!r}: ask for "
+                "localhost, or let callers authenticate (auth.file)"
+            )
         if principal is None:
             return 401, "a valid token is needed: Authorization: Bearer TOKEN"
         if rule is None:
@@ -80,3 +123,18 @@ class HttpGate:
         if self._access is None or text[: len(_SCHEME)].lower() != _SCHEME:
             return None
         return self._access.by_token(text[len(_SCHEME) :].strip())
+
+
+def _is_local_name(host: str) -> bool:
+    """Whether a Host header names an address, or this machine. Addresses cannot be made to point
+    elsewhere.
+    """
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    bare = name.strip("[]").lower()
+    if bare in ("localhost", "") or bare.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(bare)
+    except ValueError:
+        return False
+    return True

@@ -46,6 +46,7 @@ class Receiver:
     endpoint: str = ""
     spans: list[SeenSpan] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)  # the last one of each name
+    raw: list[bytes] = field(default_factory=list)  # all bodies
 
     def metric(self, name: str) -> float | None:
         """Sum over its points; of a histogram the observations. None: never seen."""
@@ -58,7 +59,8 @@ class Receiver:
         return sum(point.as_double or point.as_int for point in data.data_points)
 
     async def take_metrics(self, request: web.Request) -> web.Response:
-        body = ExportMetricsServiceRequest.FromString(await request.read())
+        self.raw.append(await request.read())
+        body = ExportMetricsServiceRequest.FromString(self.raw[-1])
         for resource in body.resource_metrics:
             for scope in resource.scope_metrics:
                 self.metrics.update({metric.name: metric for metric in scope.metrics})
@@ -71,7 +73,8 @@ class Receiver:
         return [s for s in self.spans if s.name == name and trace_id in (None, s.trace_id)]
 
     async def take(self, request: web.Request) -> web.Response:
-        body = ExportTraceServiceRequest.FromString(await request.read())
+        self.raw.append(await request.read())
+        body = ExportTraceServiceRequest.FromString(self.raw[-1])
         for resource in body.resource_spans:
             about = {a.key: a.value.string_value for a in resource.resource.attributes}
             for scope in resource.scope_spans:

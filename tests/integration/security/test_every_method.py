@@ -6,21 +6,17 @@ A method that has no rule fails here, whoever adds it.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from scheduler_service import http
 from scheduler_service.security.principals import Right
-from scheduler_service.security.refusals import Place
-from scheduler_service.security.rules import HTTP, RPCS
-from tests.integration.security.secured import Secured, bearer, secured, try_method, until
+from scheduler_service.security.rules import RPCS
+from tests.integration.security.secured import Secured, bearer, secured, try_method
 
 pytestmark = pytest.mark.slow
 PORTS = ("client", "node", "admin")
@@ -152,97 +148,3 @@ async def test_a_method_without_a_rule_is_refused_to_everybody(
     world.access.refresh()
     async with world.channel("client") as channel:
         assert await try_method(channel, name, (False, False), bearer(token)) is PERMISSION_DENIED
-
-
-# HTTP.
-
-
-async def fetch(world: Secured, method: str, path: str, token: str | None) -> int:
-    context = ssl.create_default_context(cadata=world.files.ca.decode())
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with (
-        aiohttp.ClientSession() as session,
-        session.request(
-            method, f"https://{world.addresses.http}{path}", headers=headers, ssl=context
-        ) as answer,
-    ):
-        return answer.status
-
-
-async def test_every_http_path_has_a_rule_and_all_others_refuse(world: Secured) -> None:
-    token = world.files.token()
-    world.access.refresh()
-    assert world.app._http is not None
-    served = {
-        (route.method, route.resource.canonical)
-        for route in world.app._http._runner.app.router.routes()
-        if route.resource is not None and route.method != "HEAD"
-    }
-    assert served == set(HTTP)
-    reader = world.files.token("reader", rights=["read"])
-    world.access.refresh()
-    for (method, path), rule in HTTP.items():
-        if rule.open:
-            assert await fetch(world, method, path, None) == 200
-        else:
-            assert await fetch(world, method, path, None) == 401
-            assert await fetch(world, method, path, token) == 403
-            found = 404 if path == "/api/explain/{request_id}" else 200  # nobody sent that one
-            assert await fetch(world, method, path, reader) == found
-    for path in ("/other", "/healthz/x"):
-        assert await fetch(world, "GET", path, None) == 401
-        assert await fetch(world, "GET", path, "nonsense") == 401
-        assert await fetch(world, "GET", path, token) == 404
-    assert await fetch(world, "POST", "/healthz", None) == 401
-    assert await fetch(world, "POST", "/healthz", token) == 405
-
-
-async def test_an_http_path_without_a_rule_is_refused(
-    world: Secured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(HTTP, ("GET", "/readyz"))
-    token = world.files.token("boss", rights=["admin", "use"])
-    world.access.refresh()
-    assert await fetch(world, "GET", "/readyz", None) == 401
-    assert await fetch(world, "GET", "/readyz", token) == 403
-
-
-async def test_http_on_loopback_needs_nothing() -> None:
-    port = await http.start_http("127.0.0.1", 0, ready=lambda: "")
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{port.port}/readyz") as answer,
-    ):
-        assert answer.status == 200
-    await port.stop()
-
-
-async def metric(world: Secured, name: str) -> float:
-    """Sum of a metric on the page."""
-    token = world.files.token("scraper", rights=["read"])
-    world.access.refresh()
-    context = ssl.create_default_context(cadata=world.files.ca.decode())
-    url = f"https://{world.addresses.http}/metrics"
-    headers = {"Authorization": f"Bearer {token}"}
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(url, headers=headers, ssl=context) as answer,
-    ):
-        lines = (await answer.text()).splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{"))
-
-
-async def test_what_is_refused_is_counted_and_told(
-    world: Secured, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with world.channel("client") as channel:
-        name = "/batchyard.v1.SchedulerService/ListModels"
-        await try_method(channel, name, (False, False))
-    await until(lambda: world.refusals.counts[Place.RPC, "UNAUTHENTICATED"] == 1)
-    assert await fetch(world, "GET", "/metrics", "nonsense") == 401
-    assert world.refusals.total(Place.HTTP) == 1
-    [told, at_http] = [r for r in caplog.records if getattr(r, "event", "") == "access_refused"]
-    assert (told.method, told.reason) == (name, "UNAUTHENTICATED")  # type: ignore[attr-defined]
-    assert "127.0.0.1" in told.address  # type: ignore[attr-defined]
-    assert at_http.method == "GET /metrics"  # type: ignore[attr-defined]
-    assert await metric(world, "batchyard_refusals_total") == 2

@@ -132,7 +132,7 @@ async def test_forged_results_and_output_change_no_outcome(world: Secured) -> No
             text = "".join([delta.text async for delta in stream])
             return text, stream.result.node_id
 
-        waiting = [client.generate("[[length=5]]", model=MODEL), read("[[length=5]]")]
+        waiting = [client.generate("[[tokens=5]]", model=MODEL), read("[[tokens=5]]")]
         calls = [asyncio.ensure_future(each) for each in waiting]
         await until(lambda: len(world.state.nodes["n1"].in_flight) == 2)
         live = list(world.state.nodes["n1"].in_flight)
@@ -157,7 +157,7 @@ async def test_a_replayed_session_gets_nothing_of_the_honest_one(world: Secured)
     world.access.refresh()
     join = next(iter((world.files.folder).glob("token-*"))).read_text()
     async with AsyncClient(world.addresses.client, api_key=use, tls=world.files.ca) as client:
-        call = asyncio.create_task(client.generate("[[length=40]]", model=MODEL))
+        call = asyncio.create_task(client.generate("[[tokens=40]]", model=MODEL))
         await until(lambda: world.state.nodes["n1"].in_flight)
         running = [
             pb.RunningItem(dispatch_id=dispatch_id, attempt=1, engine_id="e", model=MODEL)

@@ -41,7 +41,7 @@ async def load(world: Secured, token: str) -> AsyncIterator[list[str]]:
 
     async def ask(client: AsyncClient) -> None:
         while not stop.is_set():
-            answers.append((await client.generate("[[length=3]]", model=MODEL, timeout=10)).node_id)
+            answers.append((await client.generate("[[tokens=3]]", model=MODEL, timeout=10)).node_id)
 
     async with AsyncClient(world.addresses.client, api_key=token, tls=world.files.ca) as client:
         tasks = [asyncio.create_task(ask(client)) for _ in range(4)]

@@ -1,9 +1,8 @@
-"""A tenant sees and stops only its own, and stays within its limits; secrets show nowhere."""
+"""A tenant sees and stops only its own, and stays within its limits."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from batchyard import AsyncAdmin, AsyncClient, errors
+from batchyard import AsyncClient, errors
 from batchyard.v1 import (
     AdminServiceStub,
     CancelMatchingRequest,
@@ -67,7 +66,7 @@ async def test_operators_of_a_tenant_see_and_stop_only_its_requests(world: Secur
         await of_a.generate("x", model=MODEL, request_id="old-a")
         open_a = asyncio.create_task(of_a.generate("[[stall]]", model=MODEL, request_id="open-a"))
         open_b = asyncio.create_task(
-            of_b.generate("[[length=60]]", model=MODEL, request_id="open-b")
+            of_b.generate("[[tokens=60]]", model=MODEL, request_id="open-b")
         )
         await until(lambda: len(world.state.requests) == 2)
         async with world.channel("admin") as channel:
@@ -119,7 +118,7 @@ async def test_limits_are_refused_with_a_hint_and_cost_nothing(tmp_path: Path) -
         await world.joined("n1")
         async with client(world, a, retries=0) as of_a, client(world, b, retries=0) as of_b:
             running = [
-                asyncio.create_task(of_a.generate("[[length=30]]", model=MODEL)) for _ in range(2)
+                asyncio.create_task(of_a.generate("[[tokens=30]]", model=MODEL)) for _ in range(2)
             ]
             await until(lambda: len(world.state.requests) == 2)
             for _ in range(20):
@@ -134,31 +133,3 @@ async def test_limits_are_refused_with_a_hint_and_cost_nothing(tmp_path: Path) -
             with pytest.raises(errors.BatchyardError, match="requests per minute"):
                 await of_a.generate("x", model=MODEL)
         assert world.app._guard.quotas.usage("a") == (0, 0)
-
-
-async def test_no_secret_is_ever_shown(
-    world: Secured, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The canary: tokens, keys and prompts in no log, event, report or error."""
-    caplog.set_level(logging.DEBUG)
-    canary = "canary-prompt-3f1c"
-    files = world.files
-    good, admin = files.token("a", tenants=["a"]), files.token("root", rights=["admin"])
-    bad = files.token()[:-6] + "WRONG1"
-    world.access.refresh()
-    shown: list[str] = []
-    async with client(world, good) as asked, client(world, bad, retries=0) as wrong:
-        await asked.generate(canary, model=MODEL)
-        for sender, options in ((wrong, {}), (asked, {"tenant": "other"}), (asked, {"n": 999})):
-            with pytest.raises(errors.BatchyardError) as caught:
-                await sender.generate(canary, model=MODEL, **options)
-            shown.append(f"{caught.value!r} {vars(caught.value)}")
-    async with AsyncAdmin(world.addresses.admin, api_key=admin, tls=files.ca) as operator:
-        shown.append(str(await operator.report()))
-        shown += [str(event) async for event in operator.events()]
-    shown += [repr(p) for _, p in world.access._principals.values()]
-    shown += [caplog.text, *capfd.readouterr()]
-    join = next(files.folder.glob("token-*")).read_text()
-    key = (files.folder / "scheduler.key").read_text().splitlines()[1]
-    for secret in (good, admin, bad, join, key, canary):
-        assert not [text for text in shown if secret[-20:] in text]

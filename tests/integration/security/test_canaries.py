@@ -1,0 +1,168 @@
+"""Strings that no one may show are sent through real processes, and looked for in all they show.
+
+Prompts, answers, tokens and keys: in logs at their most talkative, spans, metrics, events, reports,
+explanations, errors, recordings, state files and the arguments of processes.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+
+from batchyard import AsyncClient, errors
+from service_kit.secret_files import write_secret
+from tests.integration.cluster import PORTS, Process, until
+from tests.integration.otlp_receiver import Receiver, receiver
+from tests.integration.security.secured import MODEL, Files
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+PROMPT = "canary-of-a-prompt-3f1c"
+SYSTEM = "canary-of-a-system-message-77aa"
+OPERATOR = {"rights": ["admin"]}
+
+
+class Installation:
+    """A scheduler and an agent as processes, behind TLS and tokens, tracing everything."""
+
+    def __init__(self, files: Files, collector: Receiver) -> None:
+        self.files = files
+        self.collector = collector
+        self.user, self.boss = files.token("team", tenants=["a"]), files.token("boss", **OPERATOR)
+        self.join = files.token(kind="join")
+        self.forged = files.token()[:-6] + "WRONG1"
+        write_secret(files.folder / "join.token", self.join.encode())
+        self.scheduler: Process
+        self.agent: Process
+        self.addresses: dict[str, str] = {}
+
+    async def start(self) -> None:
+        folder = self.files.folder
+        env = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.collector.endpoint,
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+            "OTEL_METRICS_EXPORTER": "otlp",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"{self.collector.endpoint}/v1/metrics",
+            "OTEL_METRIC_EXPORT_INTERVAL": "200",
+        }
+        settings = {
+            "tls.certificate": folder / "scheduler.pem",
+            "tls.key": folder / "scheduler.key",
+            "tls.authority": folder / "ca.pem",
+            "tls.agent_certificates": "false",
+            "auth.file": self.files.grants,
+            "state_dir": folder / "state",
+            "recording.file": folder / "recording",
+            "log.level": "trace",
+        }
+        words = [w for k, v in settings.items() for w in ("--set", f"{k}={v}")]
+        ports = [f"--{kind}-port=0" for kind in PORTS]
+        self.scheduler = await Process.start(
+            "scheduler", "scheduler_service", *ports, *words, env=env
+        )
+        self.addresses = await self.scheduler.until_ready()
+        self.agent = await Process.start(
+            "agent", "node_agent", "--scheduler", self.addresses["node"], "--node-id", "n1",
+            "--set", f"scheduler.tls.authority={folder}/ca.pem",
+            "--set", f"scheduler.token_file={folder}/join.token", "--set", "log.level=trace",
+            "--engine", "simulated", "--engine-option", f"models=[{MODEL}]", env=env,
+        )  # fmt: skip
+        await self.agent.until_ready()
+
+    def client(self, token: str) -> AsyncClient:
+        return AsyncClient(
+            self.addresses["client"], admin_address=self.addresses["admin"], api_key=token,
+            tls=self.files.ca, retries=0,
+        )  # fmt: skip
+
+    async def end(self) -> None:
+        await self.agent.end()
+        await self.scheduler.end()
+
+
+@pytest.fixture
+async def installation(tmp_path: Path) -> AsyncIterator[Installation]:
+    async with receiver() as collector:
+        made = Installation(Files(tmp_path), collector)
+        await made.start()
+        yield made
+        await made.end()
+
+
+async def http_pages(made: Installation, request_id: str) -> list[str]:
+    context = ssl.create_default_context(cadata=made.files.ca.decode())
+    headers = {"Authorization": f"Bearer {made.boss}"}
+    pages = []
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for path in ("/metrics", "/api/report", f"/api/explain/{request_id}"):
+            url = f"https://{made.addresses['http']}{path}"
+            async with session.get(url, ssl=context) as answer:
+                assert answer.status == 200, path
+                pages.append(await answer.text())
+    return pages
+
+
+async def test_no_secret_and_no_content_is_ever_shown(installation: Installation) -> None:
+    made, shown = installation, []
+    answers: list[str] = []
+    async with made.client(made.user) as user, made.client(made.forged) as wrong:
+        request_id = ""
+
+        async def served() -> bool:
+            return bool([each async for each in user.list_models()])
+
+        await until(served)
+        first = await user.generate(f"{PROMPT} [[tokens=40]]", model=MODEL)
+        request_id = first.request_id
+        answers.append(first.text)
+        chat = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": PROMPT}]
+        stream = user.stream(messages=chat, model=MODEL)
+        answers.append("".join([delta.text async for delta in stream]))
+        for sender, prompt, options in (
+            (user, f"{PROMPT} [[fail=3]]", {"max_attempts": 1}),
+            (user, PROMPT, {"tenant": "other"}),
+            (user, PROMPT, {"n": 999}),
+            (user, PROMPT, {"json_schema": f"{{{PROMPT}"}),
+            (wrong, PROMPT, {}),
+        ):
+            with pytest.raises((errors.BatchyardError, TypeError)) as caught:
+                await sender.generate(prompt, model=MODEL, **options)
+            shown.append(f"{caught.value!r} {vars(caught.value)}")
+    async with made.client(made.boss) as boss:
+        shown.append(str(await boss.admin.report()))
+        shown += [str(event) async for event in boss.admin.events()]
+        shown += [str(each) async for each in boss.admin.requests()]
+        shown += await http_pages(made, request_id)
+
+    async def traced() -> bool:
+        return {"batchyard.requests"} <= set(made.collector.metrics) and (
+            len({span.trace_id for span in made.collector.spans}) >= 3
+        )
+
+    await until(traced)
+    for process in (made.scheduler, made.agent):
+        shown += psutil.Process(process.pid).cmdline()
+    await made.end()
+    shown += [*made.scheduler.lines, *made.agent.lines]
+    shown += [body.decode("latin-1") for body in made.collector.raw]
+    recorded = (made.files.folder / "recording").read_bytes()
+    shown += [recorded.decode("latin-1")]
+    state = [p for p in (made.files.folder / "state").rglob("*") if p.is_file()]
+    shown += [path.read_bytes().decode("latin-1") for path in state]
+    assert len(shown) > 50
+    assert len(recorded) > 1000
+    assert any('"debug"' in line for line in made.scheduler.lines)
+    secrets = [PROMPT, SYSTEM, made.user, made.boss, made.join, made.forged]
+    secrets += [(made.files.folder / "scheduler.key").read_text().splitlines()[1]]
+    secrets += [text[:24] for text in answers if len(text) >= 24]
+    assert len(secrets) == 9, answers
+    for secret in secrets:
+        wanted = secret[-20:]
+        hidden = base64.b64encode(wanted.encode()).decode()[:20]
+        found = [text for text in shown if wanted in text or hidden in text]
+        assert not found, (secret[:12], found[0][:300])
