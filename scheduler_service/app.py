@@ -186,6 +186,7 @@ class App:
             converter=converter,
             next_rid=intake.next_number,
             quotas=self._quotas,
+            quarantine=self._quarantine,
             on_entry=self._observers.on_entry,
         )
         intake.max_requests_per_job = keeper.limits.max_items

@@ -163,8 +163,13 @@ def finish(
             (*place, row[0], result.end, result.result),
         )
         kept.setdefault(result.key.job, []).append(result)
+    began: dict[int, int] = {}
     for key, mine in kept.items():
         _count(connection, key, mine)
+        starts = [result.started_ns for result in mine if result.started_ns]
+        if starts:
+            began[key] = min(starts)
+    note_started(connection, began)
     return [_end(connection, key, now_ns) for key in kept]
 
 
@@ -232,7 +237,6 @@ def sweep(connection: sqlite3.Connection, now_ns: int) -> Swept:
         swept.changed.append(_end(connection, key, now_ns))
         swept.more |= not swept.changed[-1].finished
     _delete(connection, now_ns, room, swept)
-    connection.execute("DELETE FROM quarantine WHERE until_ns <= ?", (now_ns,))
     return swept
 
 
@@ -274,13 +278,6 @@ def _delete(connection: sqlite3.Connection, now_ns: int, room: int, swept: Swept
         swept.deleted += 1
     if swept.deleted:
         connection.execute("PRAGMA incremental_vacuum(1000)").fetchall()
-
-
-def quarantine(connection: sqlite3.Connection, key: str, reason: str, until_ns: int) -> None:
-    """Replace what is known of the key."""
-    connection.execute(
-        "INSERT OR REPLACE INTO quarantine VALUES (?, ?, ?)", (key, reason, until_ns)
-    )
 
 
 def _again(connection: sqlite3.Connection, key: int) -> StoredJob:

@@ -41,6 +41,7 @@ from scheduler_service.jobs.kept import ItemKey, ItemResult, StoredItem, split_r
 from scheduler_service.jobs.landing import Landing
 from scheduler_service.jobs.requests import Taken, make_entry, result_of
 from scheduler_service.jobs.store import Store, StoreFailed
+from scheduler_service.quarantine import Quarantine
 from scheduler_service.rpc import status
 from scheduler_service.rpc.convert import Converter
 from scheduler_service.rpc.entries import Entry
@@ -99,6 +100,7 @@ class Feeder:
         due_instant: Callable[[int], Instant],
         settings: FeedSettings,
         quotas: Quotas | None = None,
+        quarantine: Quarantine | None = None,
         on_entry: OnEntry | None = None,
     ) -> None:
         self._store = store
@@ -110,6 +112,7 @@ class Feeder:
         self._due_instant = due_instant
         self._settings = settings
         self._quotas = quotas
+        self._quarantine = quarantine
         self._on_entry = on_entry
         self._taken: dict[ItemKey, Taken] = {}
         self._by_rid: dict[int, Taken] = {}  # those in the core
@@ -205,6 +208,8 @@ class Feeder:
         if entry.reservation is not None and self._quotas is not None:
             self._quotas.release(entry.reservation, command, self._clock.now())
             entry.reservation = None
+        if command.reason is Reason.POISONED and self._quarantine is not None:
+            self._quarantine.add(command.request, entry.request_bytes)
         entry.end(command, results)
         taken.entry = None
 
@@ -328,7 +333,7 @@ class Feeder:
         try:
             entry = make_entry(
                 taken, self._converter, self._clock, rid=self._next_rid(), due=due,
-                on_end=self._ended,
+                on_end=self._ended, quarantine=self._quarantine,
             )  # fmt: skip
             if self._quotas is not None:
                 entry.reservation = self._quotas.reserve(entry.request, self._clock.now())

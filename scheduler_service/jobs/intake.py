@@ -43,6 +43,7 @@ class ItemIntake:
     defaults: inference_pb2.InferenceRequest
     room: int  # items that this input may have
     limit: int  # of the whole job
+    start: int = 0  # items before this input
 
     async def read(self, given: scheduler_service_pb2.JobInput) -> list[NewItem]:
         """All items of the input; other work of the loop goes on between them.
@@ -51,7 +52,7 @@ class ItemIntake:
             Refused: at the first item that is wrong, naming it.
         """
         taken: list[NewItem] = []
-        for where, item in _items(given):
+        for where, item in _items(given, self.start):
             if len(taken) == self.room:
                 raise Refused(
                     f"a job may have {self.limit} items at most: cut it into several",
@@ -94,9 +95,9 @@ class ItemIntake:
 
 
 def _items(
-    given: scheduler_service_pb2.JobInput,
+    given: scheduler_service_pb2.JobInput, start: int
 ) -> Iterator[tuple[str, scheduler_service_pb2.JobItem]]:
-    """Each item, and how its place is called."""
+    """Each item, and how its place is called: counted over all messages of the input."""
     kinds = [name for name in ("items", "json_lines") if getattr(given, name)]
     if given.HasField("ref"):
         raise Refused(
@@ -107,18 +108,18 @@ def _items(
     if len(kinds) > 1:
         raise Refused("give items or json_lines, not both", field="input")
     for index, item in enumerate(given.items):
-        yield f"input.items[{index}]", item
+        yield f"input.items[{start + index}]", item
     for number, line in enumerate(given.json_lines.split(b"\n"), 1):
         if line.strip():
-            yield f"input.json_lines[{number}]", _line(line, number)
+            where = f"input.json_lines[{start + number}]"
+            yield where, _line(line, where)
 
 
-def _line(line: bytes, number: int) -> scheduler_service_pb2.JobItem:
+def _line(line: bytes, where: str) -> scheduler_service_pb2.JobItem:
     try:
         return json_lines.read(line)
     except Refused as refused:
-        refused.within(f"input.json_lines[{number}]")
-        refused.error.message = f"line {number}: {refused.error.message}"
+        refused.within(where)
         raise
 
 

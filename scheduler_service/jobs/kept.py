@@ -156,6 +156,7 @@ class ItemResult:
     end: ItemEnd
     result: bytes  # InferenceResult
     preemptions: int = 0
+    started_ns: int = 0  # wall time of its first dispatch; 0: it was never dispatched
     used: Used = field(default_factory=Used)
 
 
@@ -168,15 +169,6 @@ class StoredResult:
     custom_id: str
     end: ItemEnd
     result: bytes  # InferenceResult; empty: the item was ended with its job, without running
-
-
-@dataclass(slots=True)
-class Quarantined:
-    """A request that no node is to get any more."""
-
-    key: str
-    reason: str
-    until_ns: int
 
 
 def split_request_id(request_id: str) -> tuple[str, int] | None:

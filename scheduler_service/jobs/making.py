@@ -13,6 +13,7 @@ from scheduler_service.jobs.feeder import Feeder, FeedSettings
 from scheduler_service.jobs.keeper import JobKeeper, JobLimits, WallClock
 from scheduler_service.jobs.landing import Landing
 from scheduler_service.jobs.sqlite import FILE, FOLDER, SqliteStore
+from scheduler_service.quarantine import Quarantine
 from scheduler_service.rpc.convert import Converter
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import Opening
@@ -29,6 +30,7 @@ def make_keeper(
     converter: Converter,
     next_rid: Callable[[], int],
     quotas: Quotas | None,
+    quarantine: Quarantine,
     on_entry: Callable[[Entry, Opening], None] | None,
 ) -> JobKeeper:
     """All that a scheduler needs for jobs; made on a running loop, not yet started.
@@ -53,6 +55,7 @@ def make_keeper(
             unknown_model_grace=config.unknown_model_grace,
         ),
         quotas=quotas,
+        quarantine=quarantine,
         on_entry=None if on_entry is None else partial(_traced, on_entry),
     )
     keeper = JobKeeper(

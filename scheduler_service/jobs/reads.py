@@ -12,7 +12,6 @@ from scheduler_service.jobs.kept import (
     ItemEnd,
     ItemKey,
     JobState,
-    Quarantined,
     StoredItem,
     StoredJob,
     StoredResult,
@@ -172,11 +171,3 @@ def backlog(connection: sqlite3.Connection) -> dict[str, int]:
         "SELECT model, count(*) FROM items INDEXED BY waiting WHERE ready = 1 GROUP BY model"
     )
     return dict(rows.fetchall())
-
-
-def quarantined(connection: sqlite3.Connection, now_ns: int) -> list[Quarantined]:
-    """Those whose time is not over."""
-    rows = connection.execute(
-        "SELECT key, reason, until_ns FROM quarantine WHERE until_ns > ? ORDER BY key", (now_ns,)
-    )
-    return [Quarantined(*row) for row in rows]

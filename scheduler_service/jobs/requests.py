@@ -11,6 +11,7 @@ from scheduler_service.clock import Clock
 from scheduler_service.core.outcomes import RequestClass, ResumeMode
 from scheduler_service.core.types import NEVER, Instant
 from scheduler_service.jobs.kept import ItemEnd, ItemKey, ItemResult, StoredItem, Used
+from scheduler_service.quarantine import Quarantine
 from scheduler_service.rpc.convert import Converter
 from scheduler_service.rpc.entries import Entry
 
@@ -72,7 +73,14 @@ OnEnd = Any  # Callable[[Taken, bytes, types_pb2.Error | None], None]
 
 
 def make_entry(
-    taken: Taken, converter: Converter, clock: Clock, *, rid: int, due: Instant, on_end: OnEnd
+    taken: Taken,
+    converter: Converter,
+    clock: Clock,
+    *,
+    rid: int,
+    due: Instant,
+    on_end: OnEnd,
+    quarantine: Quarantine | None = None,
 ) -> Entry:
     """The item as a request of class JOB.
 
@@ -81,10 +89,12 @@ def make_entry(
     anew, since nobody has seen any of it.
 
     Raises:
-        Refused: the limits have changed since it was stored.
+        Refused: it is in quarantine, or the limits have changed since it was stored.
     """
     item, now = taken.item, clock.now()
     parsed = converter.convert(item.request, rid=rid, now=now, rpc_deadline=NEVER, stream=False)
+    if quarantine is not None and quarantine.alike:
+        quarantine.check(parsed)
     request, fields = parsed.request, parsed.fields
     request.request_id = item.request_id
     request.tenant = item.tenant
@@ -134,4 +144,6 @@ def result_of(key: ItemKey, result: bytes, preemptions: int) -> ItemResult:
         usage.reasoning_output_tokens,
         usage.wasted_output_tokens,
     )
-    return ItemResult(key, end, result, preemptions + message.preemptions, used)
+    dispatched = message.timings.dispatch_time
+    started_ns = dispatched.seconds * 1_000_000_000 + dispatched.nanos
+    return ItemResult(key, end, result, preemptions + message.preemptions, started_ns, used)

@@ -77,10 +77,6 @@ _TABLES: Final = (
     "CREATE INDEX closing ON jobs (key) WHERE closing <> 0 AND ended_ns = 0",
     "CREATE INDEX due ON jobs (due_ns) WHERE due_ns <> 0 AND closing = 0 AND ended_ns = 0",
     "CREATE INDEX deletable ON jobs (delete_ns) WHERE delete_ns <> 0",
-    """CREATE TABLE quarantine (
-        key TEXT PRIMARY KEY,
-        reason TEXT NOT NULL,
-        until_ns INTEGER NOT NULL) WITHOUT ROWID""",
 )
 
 

@@ -18,7 +18,6 @@ from scheduler_service.jobs.kept import (
     ItemResult,
     NewItem,
     NewJob,
-    Quarantined,
     StoredItem,
     StoredJob,
     StoredResult,
@@ -114,14 +113,6 @@ class SqliteStore:
     async def sweep(self, now_ns: int) -> Swept:
         """See `Store`."""
         return await self.writer.write(lambda c: changes.sweep(c, now_ns))
-
-    async def quarantine(self, key: str, reason: str, until_ns: int) -> None:
-        """See `Store`."""
-        await self.writer.write(lambda c: changes.quarantine(c, key, reason, until_ns))
-
-    async def quarantined(self, now_ns: int) -> list[Quarantined]:
-        """See `Store`."""
-        return await self._read(lambda c: reads.quarantined(c, now_ns))
 
     async def close(self) -> None:
         """See `Store`."""

@@ -17,7 +17,6 @@ from scheduler_service.jobs.kept import (
     JobState,
     NewItem,
     NewJob,
-    Quarantined,
     StoredItem,
     StoredJob,
     StoredResult,
@@ -160,16 +159,6 @@ class Store(Protocol):
         Raises:
             StoreFailed.
         """
-
-    async def quarantine(self, key: str, reason: str, until_ns: int) -> None:
-        """Remember a request that must not run. The same key again replaces it.
-
-        Raises:
-            StoreFailed.
-        """
-
-    async def quarantined(self, now_ns: int) -> list[Quarantined]:
-        """Those whose time is not over."""
 
     async def close(self) -> None:
         """Store what was handed in, and let go of the files."""

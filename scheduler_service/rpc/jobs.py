@@ -208,6 +208,7 @@ class JobPort:
             defaults=defaults,
             room=max(0, limit - start),
             limit=limit,
+            start=start,
         )
 
     async def _find(

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from batchyard.admin import Admin
     from batchyard.async_admin import AsyncAdmin
     from batchyard.async_client import AsyncClient
+    from batchyard.async_jobs import AsyncJobs
     from batchyard.client import Client, Stream
     from batchyard.errors import BatchyardError
+    from batchyard.jobs import Jobs
     from batchyard.output import StreamEvent
     from batchyard.results import Attempt, Result, Timings, ToolCall, Usage
     from batchyard.retry import Retry
@@ -32,6 +34,8 @@ __all__ = [
     "AsyncClient",
     "Admin",
     "AsyncAdmin",
+    "AsyncJobs",
+    "Jobs",
     "errors",
     "BatchyardError",
     "Result",
@@ -51,6 +55,8 @@ _MODULES = {
     "AsyncClient": "async_client",
     "Admin": "admin",
     "AsyncAdmin": "async_admin",
+    "AsyncJobs": "async_jobs",
+    "Jobs": "jobs",
     "BatchyardError": "errors",
     "Result": "results",
     "Stream": "client",

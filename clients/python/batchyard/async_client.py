@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Unpack
 from google.protobuf.duration_pb2 import Duration as ProtoDuration
 
 from batchyard.async_admin import AsyncAdmin
+from batchyard.async_jobs import AsyncJobs
 from batchyard.calls import StreamCall, UnaryCall
 from batchyard.channel import (
     Tls,
@@ -222,6 +223,12 @@ class AsyncClient:
             self._stub().CancelRequests, request, self._metadata, self.address
         )
         return list(response.request_ids)
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        """Stored work: many requests that nobody waits for."""
+        tenant = self._defaults.get("tenant", "")
+        return AsyncJobs(self._stub, self._metadata, self.address, tenant)
 
     @property
     def admin(self) -> AsyncAdmin:

@@ -15,6 +15,7 @@ from batchyard.background import BackgroundLoop, SyncIterator
 from batchyard.channel import Tls
 from batchyard.dispatcher import Transport
 from batchyard.durations import Duration
+from batchyard.jobs import Jobs
 from batchyard.output import StreamEvent
 from batchyard.request import Message, RequestOptions
 from batchyard.results import Result
@@ -136,6 +137,11 @@ class Client:
     ) -> list[str]:
         """Cancels requests by id; returns those that were found and not yet finished."""
         return self._loop.run(self._core.cancel(request_ids, reason=reason, tenant=tenant))
+
+    @property
+    def jobs(self) -> Jobs:
+        """Stored work: many requests that nobody waits for."""
+        return Jobs(self._core.jobs, self._loop)
 
     @property
     def admin(self) -> Admin:

@@ -25,6 +25,7 @@ ENTRIES = {
     "queues": Entry(_AT + "queues:queues", "List what waits, by priority.", ("queue",)),
     "requests": Entry(_AT + "requests:requests", "List, show, cancel requests.", ("request",)),
     "explain": Entry(_AT + "explain:explain", "Why a request waits, or what was decided for it."),
+    "jobs": Entry(_AT + "jobs:jobs", "Store many requests, fetch their results.", ("job",)),
     "events": Entry(_AT + "events:events", "List what happened, or follow it live.", ("event",)),
     "scheduler": Entry(_AT + "services:scheduler", "Run the scheduler service."),
     "agent": Entry(_AT + "services:agent", "Run a node agent."),
