@@ -77,7 +77,8 @@ def progress_line(row: Document) -> str:
     """Where a job is, for people."""
     counts = row["counts"]
     words = [f"{counts[name]} {name}" for name in _SHOWN if counts[name]]
-    return f"{row['job_id']}  {row['state']}  {_done(counts)}/{counts['total']}  {', '.join(words)}".rstrip()
+    done = f"{_done(counts)}/{counts['total']}"
+    return "  ".join(filter(None, (row["job_id"], row["state"], done, ", ".join(words))))
 
 
 _SHOWN = ("running", "succeeded", "failed", "cancelled", "expired", "preempted")
