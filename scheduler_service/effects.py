@@ -51,12 +51,19 @@ class Effects:
         others = [c for c in commands if type(c) is not cmd.FinishRequest]
         self._carry_out(others)
         if len(others) == len(commands):
+            if self._acknowledgements:
+                self._acknowledge_stored()
             return
         answers = [c for c in commands if type(c) is cmd.FinishRequest]
         if any(type(c) is cmd.DispatchBatch for c in others):
-            asyncio.get_running_loop().call_soon(self._carry_out, answers)
+            asyncio.get_running_loop().call_soon(self._answer, answers)
         else:
-            self._carry_out(answers)
+            self._answer(answers)
+
+    def _answer(self, answers: Sequence[cmd.FinishRequest]) -> None:
+        self._carry_out(answers)
+        if self._acknowledgements:
+            self._acknowledge_stored()
 
     def _carry_out(self, commands: Sequence[cmd.Command]) -> None:
         table = self._table

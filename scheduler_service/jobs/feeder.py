@@ -230,16 +230,20 @@ class Feeder:
 
     def adopt(self, tenant: str, request_id: str) -> Request | None:
         """The request of an item that an agent brings back after a restart of the scheduler; None:
-        it is no item, has its result already, is taken, or is wanted no more.
+        it is no item, has its result already, or is wanted no more.
 
-        The item counts as fed. Its request is not submitted: whoever asks takes it into the core.
+        An item that was fed again meanwhile gives that request. Else it counts as fed from now on;
+        its request is not submitted: whoever asks takes it into the core.
         """
         name = split_request_id(request_id)
         if name is None or self._stopping:
             return None
         item = self._store.item_now(tenant, *name)
-        if item is None or item.key in self._taken or item.key.job in self._closed:
+        if item is None or item.key.job in self._closed:
             return None
+        known = self._taken.get(item.key)
+        if known is not None:
+            return None if known.entry is None else known.entry.request
         taken = self._take(item)
         entry = self._enter(taken)
         return None if entry is None else entry.request
