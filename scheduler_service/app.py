@@ -172,6 +172,7 @@ class App:
             statistics=self._observers.statistics,
             sessions=self._node_port,
             version=self._version,
+            log_level=self._config.log.level,
         )
 
     def _make_jobs(self, converter: Converter, intake: Intake) -> JobKeeper | None:

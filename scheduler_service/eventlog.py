@@ -165,15 +165,17 @@ class EventLog:
                 for watcher in self._watchers:
                     watcher.offer(entry)
 
-    def expect(self, kind: str, node_id: str, principal: str) -> None:
-        """The next event of this kind and node was asked for by `principal`; empty: by nobody."""
+    def expect(self, kind: str, subject: str, principal: str) -> None:
+        """The next event of this kind and node (else pool) was asked for by `principal`; empty: by
+        nobody.
+        """
         if principal:
-            self._principals[kind, node_id] = principal
+            self._principals[kind, subject] = principal
         else:
-            self._principals.pop((kind, node_id), None)
+            self._principals.pop((kind, subject), None)
 
     def _with_principal(self, entry: Entry) -> Entry:
-        principal = self._principals.pop((entry.kind, entry.node_id), "")
+        principal = self._principals.pop((entry.kind, entry.node_id or entry.pool), "")
         return entry._replace(principal=principal) if principal else entry
 
     def newest(self, wanted: EventFilter, *, before: int = 0) -> Iterator[Entry]:

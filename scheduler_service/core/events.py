@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.core.types import Duration, NodeSpec, Request
+from scheduler_service.core.types import Duration, Instant, NodeSpec, Request
 
 
 @dataclass(slots=True)
@@ -165,6 +165,24 @@ class ScaleFailed:
 
 
 @dataclass(slots=True)
+class PoolPaused:
+    """An operator holds back what a pool dispatches; `paused` False lifts that."""
+
+    pool: str
+    paused: bool
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class AutoscaleFrozen:
+    """The autoscaler of a pool only plans until then. An instant that has passed lifts that."""
+
+    pool: str  # empty: all
+    until: Instant
+    reason: str = ""
+
+
+@dataclass(slots=True)
 class SchedulerDraining:
     """No new requests from now on."""
 
@@ -186,5 +204,7 @@ Event = (
     | NodeCordoned
     | DrainRequested
     | ScaleFailed
+    | PoolPaused
+    | AutoscaleFrozen
     | SchedulerDraining
 )

@@ -51,7 +51,7 @@ class Placed:
 class Waits:
     """What a request waits for, now."""
 
-    code: str  # "behind_others", "no_credit", "no_node", "no_fit", "retry_later"
+    code: str  # "pool_paused", "behind_others", "no_credit", "no_node", "no_fit", "retry_later"
     ahead: int = 0  # that would go first, about
     start_bound: int = 0  # dispatches of the pool until it starts, at most; 0: no bound
     candidates: list[Candidate] = field(default_factory=list)
@@ -100,7 +100,8 @@ def waits(state: State, request: Request) -> Waits | None:
         found[:CANDIDATES_MAX],
         max(0, len(found) - CANDIDATES_MAX),
     )
-    if request.request_class is RequestClass.JOB and pool.queue.interactive:
+    jobs_last = request.request_class is RequestClass.JOB and pool.queue.interactive
+    if jobs_last and not pool.paused:
         named.code = "behind_others"
     return named
 
@@ -119,6 +120,8 @@ def _now(state: State, pool: Pool, request: Request) -> Iterator[Candidate]:
 
 
 def _code(request: Request, pool: Pool, found: Sequence[Candidate]) -> str:
+    if pool.paused:
+        return "pool_paused"
     if not request.in_queue:
         return "retry_later"
     if not pool.usable:

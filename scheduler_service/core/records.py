@@ -34,6 +34,11 @@ CANCELLED: Final = "cancelled"
 EXPIRED: Final = "expired"
 PREEMPTED: Final = "preempted"
 LEDGER_HEALED: Final = "ledger_healed"
+POOL_PAUSED: Final = "pool_paused"
+POOL_RESUMED: Final = "pool_resumed"
+AUTOSCALE_FROZEN: Final = "autoscale_frozen"
+AUTOSCALE_UNFROZEN: Final = "autoscale_unfrozen"
+LOG_LEVEL_SET: Final = "log_level_set"
 SUSPECTED: Final = "suspected"
 POISONED: Final = "poisoned"
 
@@ -72,6 +77,11 @@ PUBLIC: Final = frozenset(
         LEDGER_HEALED,
         SUSPECTED,
         POISONED,
+        POOL_PAUSED,
+        POOL_RESUMED,
+        AUTOSCALE_FROZEN,
+        AUTOSCALE_UNFROZEN,
+        LOG_LEVEL_SET,
     }
 )
 

@@ -110,6 +110,9 @@ def _plan(state: State, pool: Pool) -> None:
     if plan is None or plan.desired == current:
         return
     scale = pool.scale
+    if scale.frozen_until > state.now:
+        scale.planned, scale.reason = plan.desired, plan.reason  # shown, not acted on
+        return
     drained: list[str] = []
     if plan.desired > current:
         scale.asked_at = state.now

@@ -15,6 +15,7 @@ from scheduler_service.core import (
     events,
     failover,
     health,
+    holds,
     invariants,
     patience,
     preemption,
@@ -58,6 +59,8 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     events.NodeCordoned: drains.on_cordoned,
     events.DrainRequested: drains.on_drain,
     events.ScaleFailed: scaling.on_failed,
+    events.PoolPaused: holds.on_paused,
+    events.AutoscaleFrozen: holds.on_frozen,
     events.SchedulerDraining: _stop,
 }
 

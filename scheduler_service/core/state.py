@@ -61,6 +61,8 @@ class ScaleState:
     reason: str = ""
     failures: int = 0  # of the actuator, since a node last joined
     retry_at: Instant = -NEVER  # not asked again before
+    frozen_until: Instant = -NEVER  # only plans are made before; NEVER: until it is unfrozen
+    planned: int = 0  # what a frozen autoscaler would ask for; 0: what there is
 
 
 @dataclass(slots=True)
@@ -88,6 +90,7 @@ class Pool:
     scale: ScaleState = field(default_factory=ScaleState)
     demand: Demand = field(default_factory=Demand)
     dead_since: Instant = -NEVER  # when its last live node went; -NEVER: none was ever there
+    paused: bool = False  # an operator holds its dispatches back
     no_node_noted: bool = False  # `no_available_node` was recorded for the present lack
     stranded_seen: bool = False  # those who wait were looked at since nodes changed
     context_length: int = 0  # the most that any engine takes; 0: not limited, or unknown

@@ -28,6 +28,8 @@ LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     ev.NodeCordoned: frozenset({"reason"}),
     ev.DrainRequested: frozenset({"reason"}),
     ev.ScaleFailed: frozenset({"message"}),
+    ev.PoolPaused: frozenset({"reason"}),
+    ev.AutoscaleFrozen: frozenset({"reason"}),
     ev.SchedulerDraining: frozenset({"reason"}),
     Request: frozenset({"context", "trace_id"}),
 }

@@ -24,6 +24,11 @@ _BY_OPERATORS: Final = frozenset(
         records.NODE_UNCORDONED,
         records.NODE_DRAINING,
         records.NODE_DRAINED,
+        records.POOL_PAUSED,
+        records.POOL_RESUMED,
+        records.AUTOSCALE_FROZEN,
+        records.AUTOSCALE_UNFROZEN,
+        records.LOG_LEVEL_SET,
     }
 )
 _EXPIRED: Final = frozenset({Reason.DEADLINE_EXCEEDED, Reason.MAX_WAIT_EXCEEDED})
@@ -54,6 +59,11 @@ _TEXT: Final[dict[str, str]] = {
     records.CANCELLED: "request {request_id} was cancelled",
     records.EXPIRED: "request {request_id} expired: {message}",
     records.PREEMPTED: "request {request_id} made room on {node_id}",
+    records.POOL_PAUSED: "{pool} is paused; {waiting} wait",
+    records.POOL_RESUMED: "{pool} dispatches again; {waiting} wait",
+    records.AUTOSCALE_FROZEN: "the autoscaler of {pool} is frozen",
+    records.AUTOSCALE_UNFROZEN: "the autoscaler of {pool} acts again",
+    records.LOG_LEVEL_SET: "log level of {logger}: {level}",
     records.LEDGER_HEALED: "the books of {node_id} were corrected: {what}",
     records.SUSPECTED: "request {request_id} was on nodes that failed ({nodes}): it runs alone",
     records.POISONED: "request {request_id} makes nodes fail ({nodes}): it is not run again",

@@ -182,7 +182,11 @@ def _finished(request: Request, language: Language) -> Iterator[Decided]:
 def _expected_start(state: State, request: Request, waits: Waits) -> int | None:
     """By the admission policy's own estimate; None: nothing is known yet."""
     pool = state.pools[request.served_model]
-    if not pool.usable or not pool.estimate.mean or waits.code in ("no_fit", "retry_later"):
+    if (
+        not pool.usable
+        or not pool.estimate.mean
+        or waits.code in ("no_fit", "retry_later", "pool_paused")
+    ):
         return None
     load = state.load_of(pool, request)
     load.ahead = waits.ahead

@@ -9,6 +9,10 @@ from scheduler_service.report.texts import Language
 
 # What a request waits for, and what would make it run.
 WAITS: Final[dict[str, dict[Language, str]]] = {
+    "pool_paused": {
+        "en": "An operator has paused {pool}; it runs after `batchyard queues resume {pool}`.",
+        "zh": "运维人员暂停了 {pool}，执行 `batchyard queues resume {pool}` 后继续。",
+    },
     "behind_others": {
         "en": "It waits its turn in {pool}: {ahead} go first; it runs when a slot comes to it.",
         "zh": "它在 {pool} 中排队：前面还有 {ahead} 个请求，轮到它并有空槽位时运行。",

@@ -99,6 +99,7 @@ class PoolWriter:
         built = report_pb2.Pool(
             pool=pool.model,
             models=[pool.model],
+            paused=pool.paused,
             slots=sum(engine.spec.slots for engine in pool.engines),
             running=sum(
                 attempt.inputs
@@ -131,6 +132,11 @@ class PoolWriter:
             pressure=self.pressure(pool),
             reason=scale.reason,
         )
+        if scale.frozen_until > self._clock.now():
+            built.frozen = True
+            built.desired = scale.planned or built.desired
+            if scale.frozen_until < NEVER:
+                built.frozen_until.CopyFrom(self._clock.timestamp(scale.frozen_until))
         decided_at = max(scale.last_out_at, scale.last_in_at)
         if decided_at > -NEVER:
             built.decide_time.CopyFrom(self._clock.timestamp(decided_at))

@@ -34,6 +34,7 @@ from scheduler_service.rpc import admin_filters as filters
 from scheduler_service.rpc import paging, status
 from scheduler_service.rpc.admin_changes import AdminChanges
 from scheduler_service.rpc.admin_explain import AdminExplain
+from scheduler_service.rpc.admin_holds import AdminHolds
 from scheduler_service.rpc.convert import parse
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.permits import tenant_of
@@ -45,13 +46,8 @@ EVENTS_PER_MESSAGE: Final = 1_000
 UNBUILT: Final = {
     "LoadModel": "load_model",
     "UnloadModel": "unload_model",
-    "PausePool": "pause_pool",
-    "ResumePool": "pause_pool",
-    "FreezeAutoscale": "freeze_autoscale",
-    "UnfreezeAutoscale": "freeze_autoscale",
     "GetPolicy": "policy",
     "UpdatePolicy": "policy",
-    "SetLogLevel": "set_log_level",
 }
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -79,6 +75,7 @@ class AdminPort:
         version: str,
         thresholds: Thresholds | None = None,
         cancel: Callable[[int, Reason, str], None] | None = None,
+        log_level: str = "info",
     ) -> None:
         self._driver = driver
         self._eventlog = eventlog
@@ -94,6 +91,7 @@ class AdminPort:
             thresholds=thresholds,
         )
         self._explainer = AdminExplain(clock, eventlog)
+        self._holds = AdminHolds(driver, self._reports, clock, log_level)
         self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)
 
     @property
@@ -120,6 +118,11 @@ class AdminPort:
             "GetRequest": _unary(pb.GetRequestRequest, self.get_request),
             "ExplainRequest": _unary(pb.ExplainRequestRequest, self.explain_request),
             "CancelMatching": _unary(pb.CancelMatchingRequest, self._changes.cancel_matching),
+            "PausePool": _unary(pb.PausePoolRequest, self._holds.pause_pool),
+            "ResumePool": _unary(pb.ResumePoolRequest, self._holds.resume_pool),
+            "FreezeAutoscale": _unary(pb.FreezeAutoscaleRequest, self._holds.freeze),
+            "UnfreezeAutoscale": _unary(pb.UnfreezeAutoscaleRequest, self._holds.unfreeze),
+            "SetLogLevel": _unary(pb.SetLogLevelRequest, self._holds.set_log_level),
             "ListEvents": _unary(pb.ListEventsRequest, self.list_events),
             "WatchEvents": _stream(pb.WatchEventsRequest, self.watch_events),
         }

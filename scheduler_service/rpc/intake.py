@@ -34,6 +34,9 @@ FEATURES: Final = (
     "continue",
     "restart",
     "explain_request",
+    "pause_pool",
+    "freeze_autoscale",
+    "set_log_level",
 )
 MAX_TRACESTATE: Final = 512  # characters; a longer one is dropped, not truncated
 _DENIED: Final = {

@@ -18,6 +18,7 @@ from batchyard.v1 import (
     Node,
     NodeAvailability,
     NodeHealth,
+    Pool,
     QueueStats,
     Report,
     RequestFilter,
@@ -166,6 +167,28 @@ class Admin:
         return self._loop.run(
             self._core.cancel_matching(matching, reason=reason, validate_only=validate_only)
         )
+
+    def pause_pool(self, pool: str, *, reason: str = "") -> Pool:
+        """It queues and does not dispatch; what runs goes on."""
+        return self._loop.run(self._core.pause_pool(pool, reason=reason))
+
+    def resume_pool(self, pool: str, *, reason: str = "") -> Pool:
+        """It dispatches again."""
+        return self._loop.run(self._core.resume_pool(pool, reason=reason))
+
+    def freeze_autoscale(
+        self, pool: str = "", *, duration: Duration | None = None, reason: str = ""
+    ) -> list[Pool]:
+        """The autoscaler of a pool (empty: of all) plans and does nothing, for that long."""
+        return self._loop.run(self._core.freeze_autoscale(pool, duration=duration, reason=reason))
+
+    def unfreeze_autoscale(self, pool: str = "", *, reason: str = "") -> list[Pool]:
+        """It acts again."""
+        return self._loop.run(self._core.unfreeze_autoscale(pool, reason=reason))
+
+    def set_log_level(self, level: str = "", *, logger: str = "", reason: str = "") -> None:
+        """Of the scheduler; empty: the configured level, and all of its loggers."""
+        self._loop.run(self._core.set_log_level(level, logger=logger, reason=reason))
 
     def events(
         self,

@@ -36,6 +36,7 @@ from batchyard.v1 import (
     Event,
     ExplainRequestRequest,
     ExplainRequestResponse,
+    FreezeAutoscaleRequest,
     GetNodeRequest,
     GetReportRequest,
     GetRequestRequest,
@@ -47,11 +48,16 @@ from batchyard.v1 import (
     Node,
     NodeAvailability,
     NodeHealth,
+    PausePoolRequest,
+    Pool,
     QueueStats,
     Report,
     RequestFilter,
     RequestSummary,
+    ResumePoolRequest,
+    SetLogLevelRequest,
     UncordonNodeRequest,
+    UnfreezeAutoscaleRequest,
     WatchEventsRequest,
     WatchEventsResponse,
     WatchReportRequest,
@@ -204,6 +210,38 @@ class AsyncAdmin:
         request = CancelMatchingRequest(filter=matching, reason=reason, validate_only=validate_only)
         response: CancelMatchingResponse = await self._call("CancelMatching", request)
         return response
+
+    async def pause_pool(self, pool: str, *, reason: str = "") -> Pool:
+        """It queues and does not dispatch; what runs goes on."""
+        response = await self._call("PausePool", PausePoolRequest(pool=pool, reason=reason))
+        paused: Pool = response.pool
+        return paused
+
+    async def resume_pool(self, pool: str, *, reason: str = "") -> Pool:
+        """It dispatches again."""
+        response = await self._call("ResumePool", ResumePoolRequest(pool=pool, reason=reason))
+        resumed: Pool = response.pool
+        return resumed
+
+    async def freeze_autoscale(
+        self, pool: str = "", *, duration: Duration | None = None, reason: str = ""
+    ) -> list[Pool]:
+        """The autoscaler of a pool (empty: of all) plans and does nothing, for that long."""
+        request = FreezeAutoscaleRequest(pool=pool, reason=reason)
+        if duration is not None:
+            write_duration(request.duration, parse_duration(duration, "duration"))
+        return list((await self._call("FreezeAutoscale", request)).pools)
+
+    async def unfreeze_autoscale(self, pool: str = "", *, reason: str = "") -> list[Pool]:
+        """It acts again."""
+        request = UnfreezeAutoscaleRequest(pool=pool, reason=reason)
+        return list((await self._call("UnfreezeAutoscale", request)).pools)
+
+    async def set_log_level(self, level: str = "", *, logger: str = "", reason: str = "") -> None:
+        """Of the scheduler; empty: the configured level, and all of its loggers."""
+        await self._call(
+            "SetLogLevel", SetLogLevelRequest(level=level, logger=logger, reason=reason)
+        )
 
     async def events(
         self,

@@ -84,6 +84,8 @@ def test_every_event_comes_back_as_it_was() -> None:
         ev.NodeCordoned("n0", True),
         ev.DrainRequested("n0", 10, terminate=False, by_agent=True),
         ev.ScaleFailed("m", ""),
+        ev.PoolPaused("m", True),
+        ev.AutoscaleFrozen("", 5),
         ev.SchedulerDraining(),
     ]
     assert {type(event) for event in events} == set(typing.get_args(ev.Event))
