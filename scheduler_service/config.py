@@ -122,6 +122,9 @@ class QueueSection(Section):
     weights: dict[str, Weight] = Field(default_factory=dict)
     """Shares of tenants (of `user_id` where no tenant is known) that wait with equal priority; 1
     where not named. With `{gold: 3}` gold gets three times as much as any other."""
+    learn_lengths: Flag = False
+    """Expect of an output no more than 90 % of this tenant's outputs of this model had, where that
+    is less than the request allows: more fit into the memory of an engine that counts tokens."""
     no_node_grace: DurationNs = 30 * SECOND
     """How long a request waits for a first live node of its model before NO_CAPACITY."""
 

@@ -222,6 +222,8 @@ def _assign(state: State, request: Request, walk: Walk | None, batch: Batch) -> 
         profile.note_dispatch(attempt, state.now)
     ledger.charge(state, attempt)
     move_request(request, _DISPATCHED)
+    if pool.cursor is not None and request.request_class is not _JOB:
+        pool.cursor.dispatched(stay)
     if pool.patience is not None:
         patience.watch(state, attempt, pool.patience)
     return attempt

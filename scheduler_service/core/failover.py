@@ -209,6 +209,8 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     pool.estimate.learn(took, item.output_tokens)
     pool.drain.add(state.now, len(pool.queue) > 0)
     node.finished += 1
+    if state.lengths is not None:
+        state.lengths.learn(attempt.request, model, item.output_tokens)
     health.succeeded(state, node)
     attempt.request.finish_reason = item.finish_reason
     state.totals.input_tokens += item.input_tokens

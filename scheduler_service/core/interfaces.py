@@ -83,6 +83,16 @@ class Refusal:
     displaces: bool = False  # if a less urgent one waits, that one is put out instead
 
 
+@dataclass(frozen=True, slots=True)
+class Shedding:
+    """How an overloaded pool turns requests away (`shedding.py`)."""
+
+    target: Duration  # a window is overloaded in which even the shortest wait is longer
+    window: Duration
+    fewer: float  # after an overloaded window, that share of the admitted is turned away
+    more: float  # after another one, so many more are let in
+
+
 class Admission(Protocol):
     """May this request enter, or is it refused at once?"""
 
@@ -98,6 +108,10 @@ class Admission(Protocol):
         """Of the expected service time, what must still fit before the deadline of a request that
         waits, or it is ended. Asked once. 0: it waits until its deadline has passed.
         """
+        ...
+
+    def shedding(self) -> Shedding | None:
+        """Whether, and how, an overloaded pool turns requests away. Asked once per pool."""
         ...
 
 

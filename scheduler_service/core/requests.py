@@ -116,6 +116,10 @@ def _refusal(state: State, request: Request) -> Refusal | None:
     if refusal is None:
         if not pool.live:
             degrade(state, request, "no_capacity")
+        elif pool.cursor is not None and _is_below(state, request, pool):
+            return (
+                _admission(state, request) if degrade(state, request, "overload") else _shed(pool)
+            )
         return None
     if refusal.reason is Reason.DEADLINE_UNREACHABLE:
         if degrade(state, request, "deadline"):
@@ -123,6 +127,24 @@ def _refusal(state: State, request: Request) -> Refusal | None:
         if _may_try(state, request):
             return None
     return refusal
+
+
+def _is_below(state: State, request: Request, pool: Pool) -> bool:
+    """Whether its pool is overloaded and turns it away."""
+    if request.request_class is not _INTERACTIVE or pool.cursor is None:
+        return False
+    return not pool.cursor.admits(request, state.now)
+
+
+def _shed(pool: Pool) -> Refusal:
+    rate, waiting = pool.drain.per_second, pool.queue.interactive
+    hint = int(min(60.0, max(1.0, waiting / rate if rate else 1.0)) * SECOND)
+    return Refusal(
+        Reason.SHED,
+        f"{pool.model!r} is overloaded: {waiting} requests wait, and others are more urgent",
+        hint,
+        {"queueDepth": str(waiting)},
+    )
 
 
 def _may_try(state: State, request: Request) -> bool:

@@ -35,6 +35,9 @@ from scheduler_service.core.types import Instant
 
 
 def _submit(state: State, event: events.RequestsSubmitted) -> None:
+    if state.lengths is not None:
+        for request in event.requests:
+            state.lengths.expect(request)
     for request in event.requests:
         requests.submit(state, request)
     if state.policies.least_share:

@@ -17,6 +17,7 @@ class QueueSettings:
     floor_every: int = 8  # of so many consecutive dispatches one goes to the oldest; 0: off
     headroom: int = 0  # free slots of the pool that job items leave
     weights: Mapping[str, float] = field(default_factory=dict)  # by user; 1 where not named
+    learn_lengths: bool = False  # of outputs, by model and tenant: `lengths.py`
     no_node_grace: Duration = 30 * SECOND  # how long a request waits for a first live node
 
 

@@ -12,6 +12,7 @@ from scheduler_service.core.commands import Command
 from scheduler_service.core.demand import Demand
 from scheduler_service.core.events import NodeJoined
 from scheduler_service.core.interfaces import LoadSpread, PolicySet, PoolLoad
+from scheduler_service.core.lengths import Lengths
 from scheduler_service.core.openings import SMALL, Openings
 from scheduler_service.core.outcomes import (
     EngineMode,
@@ -25,6 +26,7 @@ from scheduler_service.core.queues import PoolQueue
 from scheduler_service.core.records import Record
 from scheduler_service.core.relay import Relay
 from scheduler_service.core.settings import CoreSettings, Patience
+from scheduler_service.core.shedding import Cursor
 from scheduler_service.core.timers import TimerWheel
 from scheduler_service.core.types import (
     MILLISECOND,
@@ -99,6 +101,7 @@ class Pool:
     firsts: int = 0  # first attempts dispatched
     errors: RetryBudget = field(default_factory=RetryBudget)
     deaths: RetryBudget = field(default_factory=RetryBudget)
+    cursor: Cursor | None = None  # None: it sheds nobody
     patience: Patience | None = None  # None: its attempts may take as long as they like
     most_inputs: int = 0  # the most that its nodes could hold at once, ever
     room_step: int = -1  # step in which `free` and `parallel` were computed; -1: not yet
@@ -174,6 +177,7 @@ class State:
         self.relay = Relay()
         self.timers = TimerWheel()
         self.dirty: dict[str, None] = {}  # pools to decide for
+        self.lengths = Lengths() if settings.queue.learn_lengths else None
         self.watches: dict[int, Watch] = {}  # by rid, where attempts have limits
         self.apart: dict[str, None] = {}  # pools that have requests which must run apart
         self.waiting_bytes = 0
@@ -203,6 +207,8 @@ class State:
             pool = self.pools[model] = Pool(model, queue, load)
             failover = self.settings.failover
             patience = failover.patience_by_model.get(model, failover.patience)
+            shedding = self.policies.admission.shedding()
+            pool.cursor = Cursor(shedding, self.settings.seed) if shedding is not None else None
             pool.patience = None if patience == Patience() else patience
         return pool
 

@@ -36,6 +36,7 @@ PREEMPTION: Final = {"after_run": preempt.AfterRun, "never": preempt.Never}
 ADMISSION: Final = {
     "bounded": admission.Bounded,
     "guarded": admission.Guarded,
+    "shed": admission.Shed,
     "open": admission.Open,
 }
 FORMER: Final = {"windowed": batching.Windowed, "feasible": batching.Feasible}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler_service.core.interfaces import PoolLoad, Refusal
+from scheduler_service.core.interfaces import PoolLoad, Refusal, Shedding
 from scheduler_service.core.outcomes import Reason, RequestClass
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Duration, Instant, Request
 
@@ -50,6 +50,10 @@ class Bounded:
     def least_share(self) -> float:
         """Deadlines of those who wait only expire."""
         return 0.0
+
+    def shedding(self) -> Shedding | None:
+        """Nobody is turned away while the queue has room."""
+        return None
 
     def decide(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
         """QUEUE_FULL, DEADLINE_UNREACHABLE, or None."""
@@ -98,6 +102,10 @@ class Guarded:
         """As configured."""
         return self.hopeless
 
+    def shedding(self) -> Shedding | None:
+        """Nobody is turned away while the queue has room."""
+        return None
+
     def decide(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
         """QUEUE_FULL, DEADLINE_UNREACHABLE, or None."""
         if load.waiting_bytes + request.size_bytes > load.max_bytes:
@@ -135,6 +143,25 @@ class Guarded:
 
 
 @dataclass(frozen=True, slots=True)
+class Shed(Guarded):
+    """As `Guarded`, and a pool that stays overloaded turns away always the same ones.
+
+    Overloaded is a `window` in which even the shortest wait was above `target`. After it `fewer` of
+    the admitted get in, after another one `more`: the most urgent, and of one priority the same
+    tenants for an hour. Priority 9 and above always get in. Who permits a smaller model gets that.
+    """
+
+    target: Duration = 1 * SECOND
+    window: Duration = 1 * SECOND
+    fewer: float = 0.05
+    more: float = 0.01
+
+    def shedding(self) -> Shedding:
+        """As configured."""
+        return Shedding(self.target, self.window, self.fewer, self.more)
+
+
+@dataclass(frozen=True, slots=True)
 class Open:
     """Everything enters until the queue's hard bounds; deadlines only expire."""
 
@@ -145,6 +172,10 @@ class Open:
     def least_share(self) -> float:
         """As `Bounded`."""
         return 0.0
+
+    def shedding(self) -> Shedding | None:
+        """Nobody is turned away while the queue has room."""
+        return None
 
     def decide(self, request: Request, load: PoolLoad, now: Instant) -> Refusal | None:
         """QUEUE_FULL or None."""
