@@ -191,6 +191,13 @@ FEATURES_TRIED = {
     "explain_request": (
         "test_explain_request.py::test_a_finished_request_tells_every_decision_with_the_losers"
     ),
+    "pause_pool": (
+        "test_admin_holds.py::test_a_pause_answers_with_the_pool_and_its_event_names_who_asked"
+    ),
+    "freeze_autoscale": "test_admin_holds.py::test_a_freeze_is_shown_with_its_end",
+    "set_log_level": (
+        "test_admin_holds.py::test_the_log_level_changes_at_once_and_back_to_what_is_configured"
+    ),
 }
 
 

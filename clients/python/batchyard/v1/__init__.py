@@ -140,6 +140,8 @@ from batchyard.v1.report_pb2 import (
     RequestState,
     RequestSummary,
     ScaleTarget,
+    TenantStats,
+    TimelinePoint,
     Totals,
 )
 from batchyard.v1.scheduler_service_pb2 import (
@@ -263,6 +265,8 @@ __all__ = [
     "RequestState",
     "RequestSummary",
     "ScaleTarget",
+    "TenantStats",
+    "TimelinePoint",
     "Totals",
     "BatchKeyRules",
     "Cancel",
