@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,24 +13,12 @@ from typing import Any
 
 import pytest
 
+from tests.ports import HOST, free_base
+
 BATCHYARD = [sys.executable, "-m", "batchyard.cli"]
-HOST = "127.0.0.1"
 START_S = 60.0
 
 pytestmark = pytest.mark.slow
-
-
-def free_base() -> int:
-    """The first of four free ports in a row."""
-    for base in range(31_000, 39_000, 10):
-        try:
-            for port in range(base, base + 4):
-                with socket.socket() as probe:
-                    probe.bind((HOST, port))
-        except OSError:
-            continue
-        return base
-    raise AssertionError("no four free ports in a row")
 
 
 class Dev:

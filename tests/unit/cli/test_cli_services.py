@@ -6,17 +6,15 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batchyard.cli.dev import engines, files
-from batchyard.cli.dev.ports import HOST
+from tests.ports import HOST, free_base
 from tests.unit.cli.services import install
 
 BATCHYARD = [sys.executable, "-m", "batchyard.cli"]
@@ -40,18 +38,8 @@ def batchyard(environment: dict[str, str], *arguments: str) -> subprocess.Comple
 
 
 @pytest.fixture
-def port_base() -> Iterator[int]:
-    """Four free ports in a row."""
-    for base in range(21_000, 29_000, 10):
-        try:
-            for port in range(base, base + 4):
-                with socket.socket() as probe:
-                    probe.bind((HOST, port))
-        except OSError:
-            continue
-        yield base
-        return
-    raise AssertionError("no four free ports in a row")
+def port_base() -> int:
+    return free_base()
 
 
 class Dev:
