@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from node_agent.config import AgentConfig
 from node_agent.engines.llamacpp_options import LlamacppOptions
+from node_agent.engines.oip_options import OipOptions
 from node_agent.engines.openai_options import OpenaiOptions
 from node_agent.engines.openai_presets import LaunchOptions
 from node_agent.engines.python_options import PythonOptions
@@ -37,6 +38,7 @@ KINDS = (
     ("llamacpp", LlamacppOptions),
     ("openai", OpenaiOptions),
     ("vllm and sglang", LaunchOptions),
+    ("oip", OipOptions),
     ("python", PythonOptions),
 )
 

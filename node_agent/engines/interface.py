@@ -38,6 +38,7 @@ class Item:
     stream: bool  # False: no deltas are wanted
     priority: int  # 1..10, 10 most urgent
     continuation: node_service_pb2.Continuation | None = None
+    timeout_s: float | None = None  # time left when it was received; None: no deadline
     traceparent: str = ""  # of the agent's engine span; empty: not sampled
 
 

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from node_agent.engines.interface import Engine
+from node_agent.engines.oip import OipEngine
+from node_agent.engines.oip_options import OipOptions
 from node_agent.engines.openai_presets import MODULES, LaunchOptions, openai_options
 from node_agent.engines.python import PythonEngine
 from node_agent.engines.python_options import PythonOptions
@@ -49,6 +51,10 @@ def _python(engine_id: str, options: dict[str, Any]) -> Engine:
     return PythonEngine(engine_id, _checked(PythonOptions, options))
 
 
+def _oip(engine_id: str, options: dict[str, Any]) -> Engine:
+    return OipEngine(engine_id, _checked(OipOptions, options))
+
+
 def _launched(kind: str) -> Callable[[str, dict[str, Any]], Engine]:
     def build(engine_id: str, options: dict[str, Any]) -> Engine:
         return _openai(engine_id, openai_options(kind, _checked(LaunchOptions, options)))
@@ -59,6 +65,7 @@ def _launched(kind: str) -> Callable[[str, dict[str, Any]], Engine]:
 ENGINES: dict[str, Callable[[str, dict[str, Any]], Engine]] = {
     "llamacpp": _llamacpp,
     "openai": _openai,
+    "oip": _oip,
     "python": _python,
     "simulated": _simulated,
     **{kind: _launched(kind) for kind in MODULES},

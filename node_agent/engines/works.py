@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from typing import Generic, Protocol, TypeVar
 from batchyard.v1 import types_pb2
 from node_agent.engines.faults import unavailable
 from node_agent.engines.interface import EngineError, Item, Result, Sink
+
+log = logging.getLogger(__name__)
 
 Call = TypeVar("Call")
 
@@ -194,7 +197,11 @@ class Works(Generic[Call]):
         """Forget `work`, report its end, let the next one start. The one place for all three."""
         del self._works[work.item.dispatch_id]
         self.held_inputs -= work.inputs
-        result = work.answer.result(finish, error)
+        try:
+            result = work.answer.result(finish, error)
+        except Exception as fault:  # what came may not fit a message: it ends all the same
+            log.exception("the end of an item could not be written")
+            result = Result(finish_reason=_ERROR, error=error or _internal(fault))
         if work.began_at is not None:
             if result.engine_queue_s is None:
                 result.engine_queue_s = work.began_at - work.submitted_at
@@ -205,3 +212,8 @@ class Works(Generic[Call]):
         if not self._works and self._empty is not None:
             self._empty.set()
         self.start_waiting()
+
+
+def _internal(fault: Exception) -> EngineError:
+    reason = types_pb2.ERROR_REASON_INTERNAL
+    return EngineError(reason=reason, message=f"the agent's engine failed: {fault!r}")

@@ -153,6 +153,7 @@ def _payload(
         stream=packed.stream,
         priority=packed.priority or request.priority,
         continuation=packed.continuation if packed.HasField("continuation") else None,
+        timeout_s=durations.to_s(packed.remaining) if packed.HasField("remaining") else None,
         traceparent=packed.trace.traceparent if sampled else "",
     )
     return Payload(

@@ -1,0 +1,335 @@
+"""How does Triton answer, and any other server of the Open Inference Protocol v2?
+
+Tensors in, tensors out; a model whose one input is text also takes texts. Requests that came as one
+batch go in one call where the model takes batches and their shapes agree, and each gets its own
+rows back. A decoupled model answers through a stream, as often as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
+from node_agent.engines.faults import (
+    ItemFailed,
+    busy,
+    invalid,
+    unavailable,
+    unknown_model,
+    unsupported,
+)
+from node_agent.engines.interface import EngineError, Item, Load, Result, Sink
+from node_agent.engines.oip_faults import from_status
+from node_agent.engines.oip_options import OipOptions
+from node_agent.engines.oip_server import ACTIVE, LOADING, SERVING, OipModel, OipServer
+from node_agent.engines.oip_tensors import (
+    Tensor,
+    add_inputs,
+    batch_key,
+    check,
+    new_request,
+    rows,
+    split,
+    text_tensor,
+    texts_of,
+)
+from node_agent.engines.works import Work, Works
+
+log = logging.getLogger(__name__)
+
+_UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
+_COMPLETE = types_pb2.FINISH_REASON_COMPLETE
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One call to the server, of one item or of several."""
+
+    model: OipModel
+    members: list[Sequence[Tensor]]
+    wanted: Sequence[str]
+    priority: int
+    dispatch_id: int
+    timeout_s: float | None = None
+    task: asyncio.Task[list[list[Tensor]]] | None = None  # where several share it
+    live: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """An item's part in a call."""
+
+    call: _Call
+    index: int = 0  # among its members
+
+
+@dataclass(slots=True, eq=False)
+class _Answer:
+    outputs: list[inference_pb2.Output] = field(default_factory=list)
+
+    def result(self, finish: types_pb2.FinishReason, error: EngineError | None) -> Result:
+        """The end of the item."""
+        if error is not None:
+            return Result(finish_reason=finish, outputs=self.outputs, error=error)
+        return Result(finish_reason=_COMPLETE, outputs=self.outputs)
+
+
+class OipEngine:
+    """An engine of kind `oip`."""
+
+    def __init__(self, engine_id: str, options: OipOptions) -> None:
+        self._engine_id = engine_id
+        self._options = options
+        self._server = OipServer(options, self._on_changed)
+        self._works: Works[_Part] = Works(
+            slots=lambda: options.slots,
+            look_ahead=options.look_ahead,
+            perform=self._perform,
+            explain=self._explain,
+            may_start=lambda: True,
+        )
+        self._sink: Sink | None = None
+
+    @property
+    def server(self) -> OipServer:
+        """What it works with; for the doctor."""
+        return self._server
+
+    def describe(self) -> node_service_pb2.EngineDescriptor:
+        models = self._server.models.values()
+        largest = max((model.max_batch_size for model in models), default=0)
+        batches = self._options.batch and largest > 1
+        static, continuous = (
+            node_service_pb2.ENGINE_MODE_STATIC,
+            node_service_pb2.ENGINE_MODE_CONTINUOUS,
+        )
+        descriptor = node_service_pb2.EngineDescriptor(
+            engine_id=self._engine_id,
+            kind="oip",
+            version=self._server.version,
+            address=self._options.address,
+            gpu_indexes=self._options.gpus,
+            mode=static if batches else continuous,
+            slots=self._options.slots,
+            slots_assumed="slots" not in self._options.model_fields_set,
+            max_batch_size=min(self._options.slots, largest) if batches else 0,
+            look_ahead=self._options.look_ahead,
+            models=[self._describe(model) for model in models],
+        )
+        if batches:
+            descriptor.batch_key.equal.extend(["input_kind", "tensor_shapes"])
+        return descriptor
+
+    def load(self) -> Load:
+        server = self._server
+        return Load(
+            health=server.health,
+            message=server.message,
+            running=self._works.running_inputs,
+            waiting=self._works.waiting_inputs,
+            model_states={
+                m.name: ACTIVE if m.ready and server.health == SERVING else LOADING
+                for m in server.models.values()
+            },
+        )
+
+    async def start(self, sink: Sink) -> None:
+        self._sink = sink
+        self._works.start(sink)
+        await self._server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        await self._works.stop(grace_s)
+        await self._server.stop()
+
+    def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
+        shared: dict[Any, _Call] = {}
+        for item in items:
+            try:
+                self._admit(item, shared if atomic and self._options.batch else {})
+            except ItemFailed as failure:
+                self._works.refuse(item, failure.error)
+        self._works.start_waiting()
+
+    def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
+        self._works.cancel(dispatch_id, reason)
+
+    def _describe(self, model: OipModel) -> node_service_pb2.ModelDescriptor:
+        return node_service_pb2.ModelDescriptor(
+            model=model.name,
+            engine_model=model.engine_name if model.engine_name != model.name else "",
+            streaming=model.decoupled and model.text_input is not None,
+            task_types=self._options.task_types,
+        )
+
+    def _admit(self, item: Item, shared: dict[Any, _Call]) -> None:
+        server, works = self._server, self._works
+        if works.stopping or server.health != SERVING:
+            why = server.message or "it starts or stops"
+            raise ItemFailed(unavailable(f"the engine does not serve: {why}", refused=True))
+        model = server.models.get(item.model)
+        if model is None:
+            raise ItemFailed(unknown_model(item.model, server.models))
+        if not model.ready:
+            raise ItemFailed(unavailable(f"model {item.model!r} is not ready", refused=True))
+        tensors = _tensors(item, model)
+        wanted = tuple(item.request.tensors.output_names)
+        inputs = 1
+        if not works.has_room(inputs):
+            raise ItemFailed(busy(f"{works.held_inputs} inputs are held already"))
+        part = self._part(item, model, tensors, wanted, shared)
+        works.add(item, part, _Answer(), inputs)
+
+    def _part(
+        self,
+        item: Item,
+        model: OipModel,
+        tensors: Sequence[Tensor],
+        wanted: tuple[str, ...],
+        shared: dict[Any, _Call],
+    ) -> _Part:
+        """Join a call of the same batch, or begin one."""
+        shape = batch_key(tensors) if model.max_batch_size > 1 and not model.decoupled else None
+        key = (model.name, shape, wanted, item.priority)
+        call = shared.get(key) if shape is not None else None
+        if call is not None:
+            held = sum(map(rows, call.members))
+            if held + rows(tensors) <= model.max_batch_size:
+                call.members.append(tensors)
+                call.live += 1
+                return _Part(call, len(call.members) - 1)
+        call = _Call(model, [tensors], wanted, item.priority, item.dispatch_id, item.timeout_s)
+        call.live = 1
+        shared[key] = call
+        return _Part(call)
+
+    async def _perform(self, work: Work[_Part]) -> None:
+        call, answer = work.call.call, work.answer
+        assert isinstance(answer, _Answer)
+        self._works.begin(work)
+        if call.model.decoupled:
+            await self._stream(work, call, answer)
+            return
+        try:
+            await self._share(work, call, answer)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not _UNIMPLEMENTED or "decoupled" not in (error.details() or ""):
+                raise
+            call.model.decoupled = True  # its configuration did not show it
+            self._on_changed()
+            await self._stream(work, call, answer)
+
+    async def _share(self, work: Work[_Part], call: _Call, answer: _Answer) -> None:
+        """Have the call made once for all its members, and take this one's part."""
+        if call.task is None:
+            call.task = asyncio.create_task(self._infer(call))
+        try:
+            members = await asyncio.shield(call.task)
+        except asyncio.CancelledError:
+            call.live -= 1
+            if not call.live:  # nobody waits for it any more
+                call.task.cancel()
+            raise
+        answer.outputs = _outputs(call.model, members[work.call.index])
+
+    async def _infer(self, call: _Call) -> list[list[Tensor]]:
+        response = await self._server.call("ModelInfer", _request(call), self._limit(call))
+        return split(response, [rows(member) for member in call.members])
+
+    async def _stream(self, work: Work[_Part], call: _Call, answer: _Answer) -> None:
+        """Every answer of a decoupled model: text as it comes, tensors as outputs."""
+        request = _request(call)
+        request.parameters["triton_enable_empty_final_response"].bool_param = True
+        stream = self._server.stream(iter([request]), self._limit(call))
+        try:
+            async for message in stream:
+                if message.error_message:
+                    raise ItemFailed(from_status("INTERNAL", message.error_message))
+                response = message.infer_response
+                if response.outputs:
+                    (tensors,) = split(response, [1])
+                    self._take(work, call.model, answer, tensors)
+                if response.parameters["triton_final_response"].bool_param:
+                    return
+        finally:
+            stream.cancel()
+
+    def _take(
+        self, work: Work[_Part], model: OipModel, answer: _Answer, tensors: list[Tensor]
+    ) -> None:
+        outputs = _outputs(model, tensors)
+        if model.text_input is None:
+            outputs[0].index = len(answer.outputs)
+            answer.outputs += outputs
+            return
+        text = outputs[0].text
+        if answer.outputs:
+            answer.outputs[0].text += text
+        else:
+            answer.outputs = outputs
+        if work.first_at is None:
+            work.first_at = self._works.now()
+        if work.item.stream and text:
+            assert self._sink is not None
+            self._sink.delta(work.item.dispatch_id, 0, 0, text, 0)
+
+    def _limit(self, call: _Call) -> float | None:
+        limits = [s for s in (self._options.call_timeout, call.timeout_s) if s]
+        return min(limits) if limits else None
+
+    def _explain(self, work: Work[_Part], failure: BaseException) -> EngineError:  # noqa: ARG002
+        if isinstance(failure, ItemFailed):
+            return failure.error
+        if isinstance(failure, grpc.aio.AioRpcError):
+            return from_status(failure.code().name, failure.details() or "")
+        log.error("oip engine: a call failed", exc_info=failure)
+        reason = types_pb2.ERROR_REASON_INTERNAL
+        return EngineError(reason=reason, message=f"the agent's engine failed: {failure!r}")
+
+    def _on_changed(self) -> None:
+        if self._sink is not None:
+            self._sink.changed()
+            self._works.start_waiting()
+
+
+def _tensors(item: Item, model: OipModel) -> Sequence[Tensor]:
+    request, kind = item.request, item.request.WhichOneof("input")
+    if kind == "tensors":
+        check(request.tensors.tensors)
+        return list(request.tensors.tensors)
+    if kind == "text" and model.text_input is not None:
+        if not request.text.prompt:
+            raise invalid("text.prompt", "the prompt is empty")
+        shape = [1] * max(1, len(model.text_input.shape))
+        return [text_tensor(model.text_input.name, request.text.prompt, shape)]
+    if kind is None:
+        raise invalid("input", "there is no input")
+    raise unsupported(kind, kind, f"this model takes no input of kind {kind!r}: send tensors")
+
+
+def _request(call: _Call) -> Any:
+    request = new_request()
+    request.model_name = call.model.engine_name
+    request.id = f"batchyard-{call.dispatch_id:x}"
+    add_inputs(request, call.members)
+    for name in call.wanted:
+        request.outputs.add(name=name)
+    if call.priority:
+        request.parameters["priority"].int64_param = 11 - call.priority  # theirs: 1 is most urgent
+    if call.timeout_s:
+        request.parameters["timeout"].int64_param = max(1, int(call.timeout_s * 1e6))
+    return request
+
+
+def _outputs(model: OipModel, tensors: list[Tensor]) -> list[inference_pb2.Output]:
+    if model.text_input is not None and len(tensors) == 1 and tensors[0].datatype == "BYTES":
+        text = texts_of(tensors[0])
+        return [inference_pb2.Output(text=text, finish_reason=_COMPLETE)]
+    return [inference_pb2.Output(tensors=tensors, finish_reason=_COMPLETE)]

@@ -1,0 +1,215 @@
+"""Which models does the server have, and are they ready? Asked on a fixed beat, over one channel.
+
+A server is there once it says so; a model serves once its own readiness says so, for servers are
+ready long before their models. Not to be reached is DOWN, and asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from batchyard.v1 import node_service_pb2, types_pb2
+from node_agent.engines.interface import EngineStartError
+from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
+from node_agent.engines.oip_options import OipOptions
+
+log = logging.getLogger(__name__)
+
+STARTING = node_service_pb2.ENGINE_HEALTH_STARTING
+SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
+DOWN = node_service_pb2.ENGINE_HEALTH_DOWN
+ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
+_ASK_S = 5.0
+_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class OipModel:
+    """One model of the server."""
+
+    name: str  # public
+    engine_name: str
+    ready: bool = False
+    max_batch_size: int = 0  # 0: it takes no batches
+    decoupled: bool = False  # any number of answers to one request
+    inputs: list[Any] = field(default_factory=list)  # TensorMetadata
+    outputs: list[Any] = field(default_factory=list)
+
+    @property
+    def text_input(self) -> Any | None:
+        """The one tensor of text that makes it a model of texts; None: it is not one."""
+        found = [tensor for tensor in self.inputs if tensor.datatype == "BYTES"]
+        return found[0] if len(found) == len(self.inputs) == 1 else None
+
+
+class OipServer:
+    """The server of one engine. `changed` is called when health or models change."""
+
+    def __init__(self, options: OipOptions, changed: Callable[[], None]) -> None:
+        self._options = options
+        self._changed = changed
+        self._keeper: asyncio.Task[None] | None = None
+        self._channel: grpc.aio.Channel | None = None
+        self._calls: dict[str, Any] = {}
+        self.health = STARTING
+        self.message = ""
+        self.version = ""
+        self.models: dict[str, OipModel] = {}
+
+    async def start(self) -> None:
+        """Return when a model is ready; keep looking from then on.
+
+        Raises:
+            EngineStartError: none was, within `start_timeout`.
+        """
+        self._channel = grpc.aio.insecure_channel(
+            self._options.address,
+            options=[
+                ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+                ("grpc.max_send_message_length", _MESSAGE_BYTES),
+                ("grpc.enable_http_proxy", 0),
+                ("grpc.max_reconnect_backoff_ms", 1000),
+            ],
+        )
+        try:
+            async with asyncio.timeout(self._options.start_timeout):
+                await self._until_ready()
+        except TimeoutError as error:
+            why = self.message
+            await self.stop()
+            self.message = why
+            raise EngineStartError(
+                f"no model to serve at {self._options.address}: {why}"
+            ) from error
+        self._keeper = asyncio.create_task(self._keep_looking())
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._channel is not None:
+            await self._channel.close()
+        self._set_health(DOWN, "stopped")
+
+    def call(self, name: str, request: Any, timeout_s: float | None = _ASK_S) -> Any:
+        """Start a unary call."""
+        return self._method(name)(request, timeout=timeout_s)
+
+    def stream(self, requests: Any, timeout_s: float | None) -> Any:
+        """Start a stream of answers."""
+        return self._method("ModelStreamInfer")(requests, timeout=timeout_s)
+
+    async def look(self) -> bool:
+        """Look once; tell whether a model is ready."""
+        try:
+            ready = await self.call("ServerReady", MESSAGES["Empty"]())
+            if not ready.ready:
+                self._set_health(STARTING, "the server says that it is not ready")
+                return False
+            if not self.version:
+                about = await self.call("ServerMetadata", MESSAGES["Empty"]())
+                self.version = f"{about.name} {about.version}".strip()
+            changed = await self._look_at_models()
+        except grpc.aio.AioRpcError as error:
+            self.version = ""
+            for model in self.models.values():
+                model.ready = False
+            code = error.code().name
+            away = DOWN if self.health != STARTING else STARTING
+            self._set_health(away, f"{self._options.address} answers {code}: {error.details()}")
+            return False
+        serves = any(model.ready for model in self.models.values())
+        health = SERVING if serves else STARTING
+        why = "no model of it is ready" if self.models else "it lists no models: name them (models)"
+        self._set_health(health, "" if serves else why, force=changed)
+        return serves
+
+    async def _until_ready(self) -> None:
+        while True:
+            if await self.look():
+                return
+            await asyncio.sleep(self._options.poll_interval)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.poll_interval)
+            await self.look()
+
+    async def _look_at_models(self) -> bool:
+        """Tell whether models came, went, or changed their readiness."""
+        before = {name: model.ready for name, model in self.models.items()}
+        names = self._options.models or await self._listed()
+        kept = {name: m for name, m in self.models.items() if names.get(name) == m.engine_name}
+        for name, theirs in names.items():
+            model = kept.setdefault(name, OipModel(name=name, engine_name=theirs))
+            request = MESSAGES["ModelName"](name=theirs)
+            try:
+                ready = (await self.call("ModelReady", request)).ready
+                if ready and not model.ready:
+                    await self._describe(model)
+            except grpc.aio.AioRpcError as error:
+                if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    raise
+                ready = False  # it does not know that model (yet)
+            model.ready = ready
+        self.models = kept
+        return before != {name: model.ready for name, model in kept.items()}
+
+    async def _listed(self) -> dict[str, str]:
+        try:
+            index = await self.call("RepositoryIndex", MESSAGES["IndexRequest"]())
+        except grpc.aio.AioRpcError as error:
+            if _is_closed(error):
+                return {}
+            raise
+        return {model.name: model.name for model in index.models}
+
+    async def _describe(self, model: OipModel) -> None:
+        request = MESSAGES["ModelName"](name=model.engine_name)
+        metadata = await self.call("ModelMetadata", request)
+        model.inputs, model.outputs = list(metadata.inputs), list(metadata.outputs)
+        try:
+            config = (await self.call("ModelConfig", request)).config
+        except grpc.aio.AioRpcError as error:
+            if not _is_closed(error):  # only Triton has it
+                raise
+            model.max_batch_size = self._options.max_batch_size
+            return
+        model.max_batch_size = max(0, config.max_batch_size)
+        model.decoupled = config.transaction_policy.decoupled
+
+    def _method(self, name: str) -> Any:
+        if name not in self._calls:
+            assert self._channel is not None
+            sent, received = METHODS[name]
+            kind = self._channel.unary_unary
+            if name == "ModelStreamInfer":
+                kind = self._channel.stream_stream  # type: ignore[assignment]
+            self._calls[name] = kind(
+                SERVICE + name,
+                request_serializer=MESSAGES[sent].SerializeToString,
+                response_deserializer=MESSAGES[received].FromString,
+            )
+        return self._calls[name]
+
+    def _set_health(
+        self, health: node_service_pb2.EngineHealth, message: str, *, force: bool = False
+    ) -> None:
+        changed = health != self.health or force
+        self.health, self.message = health, message
+        if changed:
+            self._changed()
+
+
+def _is_closed(error: grpc.aio.AioRpcError) -> bool:
+    """Whether the server does not have this method, or keeps it to itself."""
+    restricted = "restricted" in (error.details() or "")
+    return error.code() is grpc.StatusCode.UNIMPLEMENTED or restricted

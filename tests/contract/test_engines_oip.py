@@ -1,0 +1,141 @@
+"""Tensors in, tensors out: what the oip engine makes of an Open Inference Protocol server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
+from node_agent.engines.interface import Item
+from node_agent.engines.registry import build_engine
+from tests.unit.engines.oip_server import OipServerDouble, oip_server
+from tests.unit.engines.recording_sink import Bench, serving
+
+SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[OipServerDouble]:
+    async with oip_server() as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def bench(server: OipServerDouble) -> AsyncIterator[Bench]:
+    options: dict[str, Any] = {"address": server.address, "poll_interval": "20ms"}
+    async with serving(build_engine(engine_id="e", kind="oip", options=options), "double") as b:
+        yield b
+
+
+def numbers(bench: Bench, *values: int, width: int = 1) -> Item:
+    tensor = inference_pb2.Tensor(
+        name="x", datatype="UINT8", shape=[len(values) // width, width], data=bytes(values)
+    )
+    tensors = inference_pb2.TensorInput(tensors=[tensor], output_names=["y"])
+    return bench.item(request=inference_pb2.InferenceRequest(tensors=tensors))
+
+
+async def test_what_it_can_is_found_out(bench: Bench) -> None:
+    descriptor = bench.engine.describe()
+    assert descriptor.mode == node_service_pb2.ENGINE_MODE_STATIC
+    assert (descriptor.slots, descriptor.slots_assumed, descriptor.max_batch_size) == (8, True, 4)
+    assert [(m.model, m.streaming) for m in descriptor.models] == [
+        ("double", False),
+        ("words", True),
+    ]
+    assert list(descriptor.batch_key.equal) == ["input_kind", "tensor_shapes"]
+
+
+async def test_batch_is_one_call_and_each_gets_its_own_rows(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    """Behaviours 13 and 16: up to the model's limit of rows, and only of one shape."""
+    items = [numbers(bench, 1), numbers(bench, 2, 3), numbers(bench, 7, 8, width=2)]
+    items += [numbers(bench, 4), numbers(bench, 5)]
+    ids = bench.submit(*items, atomic=True)
+    outputs = [(await bench.sink.end(i)).outputs[0].tensors[0] for i in ids]
+    assert [o.data for o in outputs] == [b"\2", b"\4\6", b"\x0e\x10", b"\x08", b"\x0a"]
+    assert [list(o.shape) for o in outputs] == [[1, 1], [2, 1], [1, 2], [1, 1], [1, 1]]
+    assert sorted(r.inputs[0].shape[0] for r in server.requests) == [1, 1, 4]
+
+
+async def test_priority_and_time_go_with_the_call(server: OipServerDouble, bench: Bench) -> None:
+    """Theirs: 1 is most urgent; microseconds."""
+    for urgency in (10, 2):
+        item = numbers(bench, 1)
+        item.priority, item.timeout_s = urgency, 1.5
+        assert (await bench.run(item)).error is None
+    first, second = (request.parameters for request in server.requests)
+    assert (first["priority"].int64_param, second["priority"].int64_param) == (1, 9)
+    assert first["timeout"].int64_param == 1_500_000
+
+
+async def test_decoupled_text_streams(bench: Bench) -> None:
+    item = bench.item("some words here", stream=True)
+    item.model = "words"
+    result = await bench.run(item)
+    assert bench.sink.pieces[item.dispatch_id] == ["some", "words", "here"]
+    assert result.outputs[0].text == "somewordshere"
+
+
+async def test_cancel_of_the_last_member_ends_the_call(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    """Behaviours 10 and 38."""
+    server.blocked.clear()
+    first, second = bench.submit(numbers(bench, 1), numbers(bench, 2), atomic=True)
+    await bench.sink.until(lambda: server.open == 1)
+    await bench.cancel(first)
+    assert server.open == 1  # the other still wants it
+    await bench.cancel(second)
+    await bench.sink.until(lambda: server.open == 0, within_s=1.0)
+    await bench.until_idle()
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "reason", "refused"),
+    [
+        ("INVALID_ARGUMENT", "unexpected shape", "INVALID_ARGUMENT", False),
+        ("UNAVAILABLE", "Exceeds maximum queue size", "ENGINE_BUSY", True),
+        ("UNAVAILABLE", "Socket closed", "ENGINE_UNAVAILABLE", False),
+        ("DEADLINE_EXCEEDED", "", "ENGINE_STALLED", False),
+        ("INTERNAL", "model raised", "ENGINE_ERROR", False),
+    ],
+)
+async def test_status_tells_whose_fault_it_is(
+    server: OipServerDouble, bench: Bench, code: str, details: str, reason: str, refused: bool
+) -> None:
+    """Behaviours 59 and 60."""
+    server.fails = (grpc.StatusCode[code], details)
+    error = (await bench.run(numbers(bench, 1))).error
+    assert error is not None
+    assert types_pb2.ErrorReason.Name(error.reason) == f"ERROR_REASON_{reason}"
+    assert error.refused is refused
+    assert bench.engine.load().health == SERVING
+
+
+async def test_model_that_is_not_ready_gets_no_work(server: OipServerDouble, bench: Bench) -> None:
+    """Behaviour 111: the server is ready, this model is not."""
+    server.ready["double"] = False
+    loading = types_pb2.MODEL_STATE_LOADING
+    await bench.sink.until(lambda: bench.engine.load().model_states["double"] == loading)
+    error = (await bench.run(numbers(bench, 1))).error
+    assert error is not None
+    assert (error.reason, error.refused) == (types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, True)
+    server.ready["double"] = True
+    active = types_pb2.MODEL_STATE_ACTIVE
+    await bench.sink.until(lambda: bench.engine.load().model_states["double"] == active)
+    assert (await bench.run(numbers(bench, 1))).error is None
+
+
+async def test_tensor_that_does_not_fit_its_shape_is_the_callers_fault(bench: Bench) -> None:
+    item = numbers(bench, 1, 2)
+    item.request.tensors.tensors[0].shape[0] = 3
+    error = (await bench.run(item)).error
+    assert error is not None
+    assert error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT
+    assert error.field == "request.tensors.tensors[0].data"

@@ -1,0 +1,110 @@
+"""A server of the Open Inference Protocol v2 with models that a test sets up, on the loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
+
+
+class OipServerDouble:
+    """ "double" doubles bytes of UINT8 in batches of up to 4; "words" is decoupled text."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.ready = {"double": True, "words": True}
+        self.fails: tuple[grpc.StatusCode, str] | None = None
+        self.blocked = asyncio.Event()
+        self.blocked.set()
+        self.open = 0
+        self.address = ""
+
+    async def serve(self) -> grpc.aio.Server:
+        server = grpc.aio.server()
+        handlers = {}
+        for name, (received, sent) in METHODS.items():
+            streams = name == "ModelStreamInfer"
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if streams
+                else (grpc.unary_unary_rpc_method_handler)
+            )
+            handlers[name] = make(
+                getattr(self, f"on_{name}"),
+                request_deserializer=MESSAGES[received].FromString,
+                response_serializer=MESSAGES[sent].SerializeToString,
+            )
+        service = SERVICE.strip("/")
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        self.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        return server
+
+    async def on_ServerReady(self, _request: Any, _context: Any) -> Any:
+        return MESSAGES["Ready"](ready=True)
+
+    async def on_ServerMetadata(self, _request: Any, _context: Any) -> Any:
+        return MESSAGES["ServerMetadata"](name="double", version="1")
+
+    async def on_ModelReady(self, request: Any, _context: Any) -> Any:
+        return MESSAGES["Ready"](ready=self.ready[request.name])
+
+    async def on_RepositoryIndex(self, _request: Any, _context: Any) -> Any:
+        return MESSAGES["Index"](models=[{"name": name} for name in self.ready])
+
+    async def on_ModelConfig(self, request: Any, _context: Any) -> Any:
+        config = MESSAGES["ModelConfig"]()
+        config.config.max_batch_size = 4 if request.name == "double" else 0
+        config.config.transaction_policy.decoupled = request.name == "words"
+        return config
+
+    async def on_ModelMetadata(self, request: Any, _context: Any) -> Any:
+        text = request.name == "words"
+        tensor = {"name": "text_input" if text else "x", "datatype": "BYTES" if text else "UINT8"}
+        return MESSAGES["ModelMetadata"](name=request.name, inputs=[tensor])
+
+    async def on_ModelInfer(self, request: Any, context: Any) -> Any:
+        self.requests.append(request)
+        self.open += 1
+        try:
+            await self.blocked.wait()
+            if self.fails is not None:
+                await context.abort(*self.fails)
+        finally:
+            self.open -= 1
+        response = MESSAGES["InferResponse"](model_name=request.model_name, id=request.id)
+        for tensor, data in zip(request.inputs, request.raw_input_contents, strict=True):
+            response.outputs.add(name="y", datatype=tensor.datatype, shape=tensor.shape)
+            response.raw_output_contents.append(bytes(2 * value % 256 for value in data))
+        return response
+
+    async def on_ModelStreamInfer(self, requests: Any, _context: Any) -> AsyncIterator[Any]:
+        async for request in requests:
+            self.requests.append(request)
+            for word in request.raw_input_contents[0][4:].split(b" "):
+                message = MESSAGES["StreamResponse"]()
+                message.infer_response.outputs.add(name="text_output", datatype="BYTES", shape=[1])
+                data = len(word).to_bytes(4, "little") + word
+                message.infer_response.raw_output_contents.append(data)
+                yield message
+            last = MESSAGES["StreamResponse"]()
+            last.infer_response.parameters["triton_final_response"].bool_param = True
+            yield last
+
+
+@asynccontextmanager
+async def oip_server() -> AsyncIterator[OipServerDouble]:
+    """A started server that is gone at the end."""
+    double = OipServerDouble()
+    server = await double.serve()
+    try:
+        yield double
+    finally:
+        double.blocked.set()
+        await server.stop(None)
