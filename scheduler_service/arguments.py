@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,9 @@ def parse(argv: list[str] | None = None) -> Arguments:
     for name, path in _PATHS.items():
         value = getattr(options, name)
         if value is not None:
-            flags.append(f"{path}={value}")
+            # In quotes where it is text: values are read as YAML, to which :: is no text.
+            text = json.dumps(value) if isinstance(value, str) else value
+            flags.append(f"{path}={text}")
     if options.port_base is not None:
         base = options.port_base
         ports = {"http": base, "client": base + 1, "node": base + 2, "admin": base + 3}

@@ -60,6 +60,7 @@ class Access:
         self._fingerprints: dict[bytes, str] = {}  # by PEM
         self._timer: asyncio.TimerHandle | None = None
         self.on_end: list[Callable[[Principal], None]] = []
+        self._began = False  # what the file held at the start is no news
         self._take()
 
     def start(self) -> None:
@@ -188,6 +189,7 @@ class Access:
     def _take(self) -> None:
         """Make principals of what is new or has changed, and end those of what is gone."""
         former, self._principals = self._principals, {}
+        new: list[str] = []
         for grant in self._grants.entries.values():
             known = former.pop(grant.id, None)
             if known is not None and _allows(known[0]) == _allows(grant):
@@ -197,11 +199,18 @@ class Access:
                 self._end(known[1])
             if not grant.revoked:
                 self._principals[grant.id] = (grant, principal_of(grant))
+                new.append(f"{grant.id} ({grant.kind} {grant.principal!r})")
         for _, principal in former.values():
             self._end(principal)
+        if new and self._began:
+            log.info("granted: %s", ", ".join(new), extra={"event": "access_granted"})
+        self._began = True
 
     def _end(self, principal: Principal) -> None:
         principal.live = False
+        text = "the credential %s of %r has ended"
+        fields = {"event": "access_ended", "principal": principal.name}
+        log.info(text, principal.credential, principal.name, extra=fields)
         for hear in self.on_end:
             hear(principal)
 

@@ -14,7 +14,6 @@ from batchyard import AsyncClient, errors
 from batchyard.v1 import (
     AdminServiceStub,
     CancelMatchingRequest,
-    CordonNodeRequest,
     GetReportRequest,
     GetRequestRequest,
     ListEventsRequest,
@@ -93,19 +92,6 @@ async def test_operators_of_a_tenant_see_and_stop_only_its_requests(world: Secur
         with pytest.raises(errors.Cancelled, match="op-a"):
             await open_a
         assert (await open_b).node_id
-
-
-async def test_what_operators_do_is_an_event_with_principal_and_reason(world: Secured) -> None:
-    token = world.files.token("alice", rights=["operate"])
-    world.access.refresh()
-    async with world.channel("admin") as channel:
-        stub: Any = AdminServiceStub(channel)  # type: ignore[no-untyped-call]
-        how = {"metadata": bearer(token)}
-        await stub.CordonNode(CordonNodeRequest(node_id="n1", reason="new disk"), **how)
-        listed = await stub.ListEvents(ListEventsRequest(events=["node_cordoned"]), **how)
-    [event] = listed.events
-    assert event.principal == "alice"
-    assert "new disk" in str(event)
 
 
 async def test_limits_are_refused_with_a_hint_and_cost_nothing(tmp_path: Path) -> None:
