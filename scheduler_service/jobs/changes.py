@@ -119,8 +119,8 @@ def _taken(connection: sqlite3.Connection, job: int, items: Sequence[NewItem]) -
     for item in items:
         if item.custom_id in seen:
             return item.custom_id
-        seen.add(item.custom_id)
-    seen.discard("")
+        if item.custom_id:
+            seen.add(item.custom_id)
     rows = connection.execute("SELECT custom_id FROM items WHERE job = ?", (job,))
     return next((name for (name,) in rows if name in seen), "")
 

@@ -109,7 +109,13 @@ class JobWorld(Cluster):
 
         await until(reached, within_s=within_s, what=f"{items} items of {job_id}")
 
-    async def restart(self, number: signal.Signals = signal.SIGKILL) -> None:
+    async def create_typed(self, job_id: str, count: int) -> Job:
+        """Likewise through the client library, whose errors are typed."""
+        return await self.client.jobs.create([item(f"i {n}") for n in range(count)], job_id=job_id)
+
+    async def restart(
+        self, number: signal.Signals = signal.SIGKILL, *, keep_client: bool = False
+    ) -> None:
         """End the scheduler by a signal, and start it anew: same folder, same ports."""
         self.scheduler.signal(number)
         await asyncio.wait_for(self.scheduler.process.wait(), 30)
@@ -123,6 +129,8 @@ class JobWorld(Cluster):
         self.scheduler = await Process.start("scheduler", "scheduler_service", *ports, *arguments)
         self.addresses = await self.scheduler.until_ready()
         self.channel = grpc.aio.insecure_channel(self.addresses["client"])
+        if keep_client:
+            return
         await self.client.close()
         addresses = self.addresses
         self.client = AsyncClient(addresses["client"], admin_address=addresses["admin"])
