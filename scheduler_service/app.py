@@ -203,6 +203,8 @@ class App:
         """
         listen = self._config.listen
         self._admin_port = self._make_admin_port()
+        if self._jobs is not None:
+            self._admin_port.reports.backlog = self._jobs.waiting_items
         callers = self._guard.credentials(agents=False)
         agents = self._guard.credentials(agents=True)
         await self._servers.start(

@@ -333,7 +333,7 @@ class Feeder:
     def _enter(self, taken: Taken) -> Entry | None:
         """Make its request; None: it has its end, or is put back."""
         item = taken.item
-        due = self._due_instant(item.due_ns) if item.due_ns else NEVER
+        due = self._due(item)
         try:
             entry = make_entry(
                 taken, self._converter, self._clock, rid=self._next_rid(), due=due,
@@ -351,11 +351,14 @@ class Feeder:
         self._by_rid[entry.request.rid] = taken
         return entry
 
+    def _due(self, item: StoredItem) -> Instant:
+        return self._due_instant(item.due_ns) if item.due_ns else NEVER
+
     # Ends.
 
     def _ended(self, taken: Taken, result: bytes, error: types_pb2.Error | None) -> None:
         """A try has ended: that is the item's end, or it is tried again later."""
-        if error is None or int(error.reason) not in _LATER:
+        if error is None or not self._is_for_later(taken, error):
             self._land(taken, result)
         elif error.reason == types_pb2.ERROR_REASON_QUOTA_EXCEEDED:
             self._hold_job(taken, _hint(error))
@@ -364,6 +367,14 @@ class Feeder:
                 taken.preemptions += taken.entry.request.preemptions
             self._put_back(taken, _hint(error))
         self._wake.set()
+
+    def _is_for_later(self, taken: Taken, error: types_pb2.Error) -> bool:
+        """Whether this is not yet the item's end."""
+        if int(error.reason) in _LATER:
+            return True
+        # That it would not be done within the job's window is no more than an estimate.
+        unreachable = error.reason == types_pb2.ERROR_REASON_DEADLINE_UNREACHABLE
+        return unreachable and taken.deadline == self._due(taken.item)
 
     def _hold_job(self, taken: Taken, hint: Duration) -> None:
         """Its tenant may have no more now: others go meanwhile."""

@@ -83,7 +83,7 @@ class JobKeeper:
     wall: WallClock
     limits: JobLimits
     watchers: Watchers = field(default_factory=Watchers)
-    backlog: int = 0  # stored items that may run and are not taken, as of a moment ago
+    _open_items: int = 0  # stored, may run, and without a result
     stopping: bool = False
     _tidy: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -94,6 +94,7 @@ class JobKeeper:
         self.landing.start()
         pending = await self.store.find(JobQuery(states=frozenset({JobState.PENDING})), _PENDING)
         self._unstarted = {job.key: None for job in pending if not job.started_ns}
+        self._open_items = sum((await self.store.backlog()).values())
         await self.feeder.start()
         for work, name in ((self._keep_tidy, "tidying of jobs"), (self._look, "watch of jobs")):
             self._tasks.append(asyncio.create_task(_for_ever(work), name=name))
@@ -135,7 +136,7 @@ class JobKeeper:
     def _begin(self, job: StoredJob, items: Sequence[NewItem]) -> None:
         self._unstarted[job.key] = None
         self.feeder.stored(list(dict.fromkeys(item.model for item in items)))
-        self.backlog += job.total
+        self._open_items += job.total
         if not job.total or job.due_ns:
             self._tidy.set()
 
@@ -160,6 +161,7 @@ class JobKeeper:
     def landed(self, results: Sequence[ItemResult], jobs: Sequence[StoredJob]) -> None:
         """These results are stored; of these jobs."""
         self.feeder.landed(results)
+        self._open_items -= len(results)
         self._changed(jobs)
 
     def _changed(self, jobs: Sequence[StoredJob]) -> None:
@@ -168,6 +170,10 @@ class JobKeeper:
                 self.feeder.forget_job(job.key)
                 self._unstarted.pop(job.key, None)
         self.watchers.changed(job.key for job in jobs)
+
+    def waiting_items(self) -> int:
+        """Items in the store that may run and are not fed in; counted anew every few seconds."""
+        return max(0, self._open_items - self.feeder.taken)
 
     # What goes on by itself.
 
@@ -180,8 +186,7 @@ class JobKeeper:
             swept = await self.store.sweep(self.wall.ns())
             self._changed(swept.changed)
             more = swept.more
-        waiting = sum((await self.store.backlog()).values())
-        self.backlog = max(0, waiting - self.feeder.taken)
+        self._open_items = sum((await self.store.backlog()).values())
 
     async def _look(self) -> None:
         """Note first dispatches, and tell those who watch what only shows here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,6 +62,7 @@ class ReportBuilder:
         self.events = EventWriter(clock, eventlog.term)
         self.nodes = NodeWriter(clock, views)
         self._driver = driver
+        self.backlog: Callable[[], int] = lambda: 0  # stored job items that are not fed in
         self._version = version
         self._thresholds = thresholds or _of_autoscaler(self.state)
         self.pools = queues.PoolWriter(clock, self._thresholds.wait)
@@ -94,6 +96,7 @@ class ReportBuilder:
             slowest=[summary(request, now) for request in window.slowest()],
             scheduler_version=self._version,
             uptime=status.duration(now - self.statistics.started_at),
+            backlog=self.backlog(),
             rejects=window.rejects,
             timeline=timeline(window, self.clock),
             tenants=tenant_stats(window),

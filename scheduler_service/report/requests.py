@@ -6,8 +6,15 @@ from typing import Final
 
 from batchyard.v1 import admin_service_pb2, report_pb2, types_pb2
 from scheduler_service.clock import Clock
-from scheduler_service.core.outcomes import AttemptState, Outcome, Reason, RequestState
+from scheduler_service.core.outcomes import (
+    AttemptState,
+    Outcome,
+    Reason,
+    RequestClass,
+    RequestState,
+)
 from scheduler_service.core.types import Attempt, Instant, Request
+from scheduler_service.jobs.kept import split_request_id
 from scheduler_service.rpc import status
 
 MAX_ATTEMPTS: Final = 32
@@ -42,12 +49,21 @@ def summary(request: Request, now: Instant) -> report_pb2.RequestSummary:
         degraded=request.degraded,
         preemptions=request.preemptions,
         trace_id=request.trace_id,
+        job_id=job_of(request),
     )
     if request.outcome is not None:
         succeeded = request.outcome is Outcome.SUCCEEDED and request.finish_reason
         reason = request.finish_reason if succeeded else _FINISH[request.outcome]
         built.finish_reason = reason  # type: ignore[assignment]  # the same numbers
     return built
+
+
+def job_of(request: Request) -> str:
+    """The job that it is an item of; empty: none."""
+    if request.request_class is not RequestClass.JOB:
+        return ""
+    name = split_request_id(request.request_id)
+    return "" if name is None else name[0]
 
 
 def details(request: Request, clock: Clock) -> admin_service_pb2.GetRequestResponse:

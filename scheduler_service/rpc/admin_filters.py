@@ -13,6 +13,7 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.state import State
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Duration, Node, Request
 from scheduler_service.report.build import ReportOptions
+from scheduler_service.report.requests import job_of
 from scheduler_service.report.statistics import Statistics
 from scheduler_service.report.texts import language_of
 from scheduler_service.rpc.validate import Refused, nanoseconds
@@ -110,14 +111,14 @@ class RequestQuery:
     tenants: tuple[str, ...] | None = None  # that the asker may see; None: all
 
     def takes(self, request: Request) -> bool:
-        """Whether all that is set matches. No request belongs to a job yet."""
+        """Whether all that is set matches."""
         return (
             (self.tenants is None or request.tenant in self.tenants)
             and (not self.ids or request.request_id in self.ids)
             and (not self.tenant or request.tenant == self.tenant)
             and (not self.model or request.model == self.model)
             and (not self.node_id or _runs_on(request, self.node_id))
-            and not self.job_id
+            and (not self.job_id or job_of(request) == self.job_id)
             and request.priority >= self.min_priority
             and (not self.max_priority or request.priority <= self.max_priority)
             and (not self.states or int(request.state) in self.states)

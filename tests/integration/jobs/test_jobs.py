@@ -53,7 +53,6 @@ async def test_file_of_both_forms_runs_and_keeps_its_custom_ids(tmp_path: Path) 
         assert "jobs" in (await world.client.server_info()).features
         job = await jobs.create_from_file(file, labels={"team": "x"})
         assert job.state == JobState.JOB_STATE_PENDING
-        await asyncio.sleep(0)
         assert (await world.report()).backlog == 3, "no node: nothing is fed"
         await world.agent("n1", "slots=4")
         done = await jobs.wait(job.job_id)
@@ -88,7 +87,7 @@ async def test_bad_line_is_refused_by_its_number_and_nothing_is_stored(tmp_path:
             with pytest.raises(errors.BatchyardError) as refused:
                 await world.client.jobs._call("CreateJob", request)
             assert (refused.value.field or "").startswith(field), refused.value
-        with pytest.raises(errors.ResourceNotFound):
+        with pytest.raises(errors.NotFound):
             await world.client.jobs.get("bad")
 
 
@@ -201,7 +200,7 @@ async def test_full_disk_refuses_jobs_keeps_results_and_recovers(tmp_path: Path)
         done = await world.until_done("first")
         assert done.counts.succeeded == 30
         check_each_once(await world.results("first"), 30)
-        with pytest.raises(errors.ResourceNotFound):
+        with pytest.raises(errors.NotFound):
             await world.client.jobs.get("second")
         assert (await world.create_typed("second", 5)).counts.total == 5
         await world.restart(signal.SIGKILL)
