@@ -38,12 +38,14 @@ gen: $(STAMP) ## Write what is generated: protocol code, baseline, golden messag
 	@$(BIN)/python scripts/protocol_baseline.py
 	@$(BIN)/python scripts/golden_messages.py
 	@$(BIN)/python scripts/config_docs.py
+	@$(BIN)/python scripts/grafana_dashboard.py
 
 gen-check: $(STAMP) ## Fail if `make gen` would change anything, or if the protocol broke
 	@$(BIN)/python scripts/gen_protos.py --check
 	@$(BIN)/python scripts/protocol_baseline.py --check
 	@$(BIN)/python scripts/golden_messages.py --check
 	@$(BIN)/python scripts/config_docs.py --check
+	@$(BIN)/python scripts/grafana_dashboard.py --check
 	@cd protos && ../$(BIN)/buf breaking --against ../tests/golden/protocol.binpb
 
 check: gen-check ## Format, lint, types, import contracts, protocol: all that runs no test

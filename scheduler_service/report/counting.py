@@ -118,7 +118,8 @@ def _rejected(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
     bucket.rejects[reason] = bucket.rejects.get(reason, 0) + 1
 
 
-def _lost(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
+def _lost(statistics: Statistics, bucket: Bucket, record: Record) -> None:
+    statistics.nodes_lost += 1
     if len(bucket.lost) < ROWS_MAX:
         bucket.lost[record.node_id] = None
 

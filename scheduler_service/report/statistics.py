@@ -59,6 +59,7 @@ class Statistics:
         self.memory = max(window, memory)  # the longest; beyond `window` to ten seconds
         self.started_at = clock.now()
         self.node_joined = False  # whether any node ever did
+        self.nodes_lost = 0  # since the start
         self.node_totals: dict[str, list[int]] = {}  # by node: [succeeded, failed] attempts
         self.samples: dict[int, Sample] = {}  # by second, oldest first; as the next
         self._buckets: dict[int, Bucket] = {}

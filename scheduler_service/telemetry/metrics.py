@@ -81,6 +81,7 @@ class SchedulerMetrics:
             ("tokens.output", totals.output_tokens, "{token}", "Tokens that engines wrote"),
             ("tokens.wasted", totals.wasted_output_tokens, "{token}", "Written for nothing"),
             ("late_results", totals.late_results, "{result}", "Results of ids that were not live"),
+            ("nodes.lost", self._statistics.nodes_lost, "{node}", "Nodes that were given up"),
             ("ledger.healed", totals.healed, "{item}", "Differences to agents, repaired"),
         ):
             family = Family(f"batchyard.{name}", Kind.COUNTER, text, unit)
@@ -110,7 +111,15 @@ class SchedulerMetrics:
             "{dispatch}",
             ("pool",),
         )
+        nodes = Family(
+            "batchyard.pool.nodes", Kind.GAUGE, "Nodes that take work for it", "{node}", ("pool",)
+        )
+        paused = Family(
+            "batchyard.pool.paused", Kind.GAUGE, "1: an operator holds it back", "", ("pool",)
+        )
         for name, pool in state.pools.items():
+            nodes.add(len({engine.node.node_id for engine in pool.usable}), name)
+            paused.add(float(pool.paused), name)
             for (cls, priority), band in pool.queue.bands.items():
                 depth.add(len(band), name, cls.name.lower(), str(priority))
             heads = (head.waited(now) for head in pool.queue.heads())
@@ -123,7 +132,7 @@ class SchedulerMetrics:
             if flow.departures:
                 bins = _bins(Lengths(flow.waits, flow.waited))
                 wait.add(bins, name or OTHERS, RequestClass(cls).name.lower(), str(priority))
-        return iter((depth, oldest, bound, floor, wait))
+        return iter((depth, oldest, bound, floor, nodes, paused, wait))
 
     def _scaling(self, state: State) -> Iterator[Family]:
         names = (
