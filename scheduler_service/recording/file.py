@@ -18,6 +18,9 @@ GZIP: Final = 31  # zlib's word for its format
 FLUSH_BYTES: Final = 1 << 18  # of what is not compressed yet
 FLUSH_NS: Final = 1_000_000_000
 _ROOM: Final = 1024  # for the last line and the trailer
+_encode: Final = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, separators=(",", ":")
+).encode
 
 OnEnd = Callable[[str], None]
 
@@ -43,7 +46,7 @@ class RecordingFile:
         """One line, at that instant."""
         if self.over:
             return
-        line = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        line = _encode(document).encode() + b"\n"
         try:
             if self._size + self._pending + len(line) + _ROOM > self._max:
                 self._flush(now)
