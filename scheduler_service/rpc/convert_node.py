@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration as DurationProto
@@ -32,6 +33,12 @@ from scheduler_service.rpc.node_settings import OLDEST_PROTOCOL_VERSION, Identit
 MANAGED_LABEL: Final = "batchyard.managed"  # "true" on nodes that an autoscaler started
 ASSUMED_TOKENS: Final = 128  # of an output, where a profile gives the time of one token
 MESSAGE_CHARS: Final = 1024  # of an agent's words that are kept
+# Of one node.
+ENGINES_MAX: Final = 64
+MODELS_MAX: Final = 1_000
+LABELS_MAX: Final = 64
+TASK_TYPES_MAX: Final = 64
+SLOTS_MAX: Final = 1 << 20  # of an engine
 
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}\Z")
 _MODES: Final = {
@@ -132,8 +139,7 @@ def node_spec(
     Raises:
         SessionRefused: a field is not what the protocol says it is.
     """
-    if not descriptor.engines:
-        raise _invalid(f"{path}.engines", "is empty: a node has at least one engine")
+    _check_sizes(descriptor, path)
     loads = {load.engine_id: load for load in report.engines} if report is not None else {}
     engines = tuple(
         _engine(engine, loads.get(engine.engine_id), f"{path}.engines[{index}]")
@@ -141,7 +147,7 @@ def node_spec(
     )
     ids = [engine.engine_id for engine in engines]
     if len(set(ids)) < len(ids):
-        raise _invalid(f"{path}.engines", f"name an engine id twice: {', '.join(sorted(ids))}")
+        raise _invalid(f"{path}.engines", f"name an engine id twice: {_twice(ids)}")
     return NodeSpec(
         engines=engines,
         role=descriptor.role or "primary",
@@ -149,6 +155,27 @@ def node_spec(
         managed=descriptor.labels.get(MANAGED_LABEL) == "true",
         labels=dict(descriptor.labels),
     )
+
+
+def _check_sizes(descriptor: pb.NodeDescriptor, path: str) -> None:
+    """What a node names stays in the scheduler's tables and metrics, so it has bounds."""
+    if not descriptor.engines:
+        raise _invalid(f"{path}.engines", "is empty: a node has at least one engine")
+    models = sum(len(engine.models) for engine in descriptor.engines)
+    for field, number, most in (
+        ("engines", len(descriptor.engines), ENGINES_MAX),
+        ("engines.models", models, MODELS_MAX),
+        ("labels", len(descriptor.labels), LABELS_MAX),
+        ("task_types", len(descriptor.task_types), TASK_TYPES_MAX),
+    ):
+        if number > most:
+            raise _invalid(f"{path}.{field}", f"are {number:,}; at most {most:,} are allowed")
+
+
+def _twice(names: Sequence[str]) -> str:
+    """The names that stand there more than once, but not without end."""
+    found = sorted(name for name, number in Counter(names).items() if number > 1)
+    return ", ".join(found[:5])
 
 
 def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) -> EngineSpec:
@@ -160,8 +187,8 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
             f"{path}.mode",
             f"must be ENGINE_MODE_STATIC or ENGINE_MODE_CONTINUOUS; {engine.mode} is neither",
         )
-    if engine.slots < 1:
-        raise _invalid(f"{path}.slots", "must be at least 1")
+    if not 1 <= engine.slots <= SLOTS_MAX:
+        raise _invalid(f"{path}.slots", f"must be 1 to {SLOTS_MAX:,}")
     inactive = set(_inactive(load)) if load is not None else set()
     services = _services(engine, load)
     profiles = {m.model: m.profile for m in load.models} if load is not None else {}
@@ -174,7 +201,7 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
             _take_profile(models[-1], mode, profiles[model.model])
     names = [model.model for model in models]
     if len(set(names)) < len(names):
-        raise _invalid(f"{path}.models", f"name a model twice: {', '.join(sorted(names))}")
+        raise _invalid(f"{path}.models", f"name a model twice: {_twice(names)}")
     return EngineSpec(
         engine_id=engine.engine_id,
         mode=mode,

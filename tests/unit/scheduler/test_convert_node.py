@@ -321,3 +321,24 @@ def test_refused_item_never_counts_as_answered(finish: Any) -> None:
 def test_epochs_grow_and_carry_the_term() -> None:
     identity = Identity("c", 3)
     assert [identity.next_epoch(), identity.next_epoch()] == [3 << 40 | 1, 3 << 40 | 2]
+
+
+@pytest.mark.parametrize(
+    ("node", "field"),
+    [
+        (descriptor(*(engine(engine_id=f"e{n}") for n in range(65))), "engines"),
+        (
+            descriptor(engine(models=[pb.ModelDescriptor(model=f"m{n}") for n in range(1_001)])),
+            "engines.models",
+        ),
+        (descriptor(labels={str(n): "x" for n in range(65)}), "labels"),
+        (descriptor(task_types=["chat"] * 65), "task_types"),
+        (descriptor(engine(slots=1 << 21)), "engines[0].slots"),
+    ],
+)
+def test_what_a_node_names_has_bounds(node: pb.NodeDescriptor, field: str) -> None:
+    """A rogue agent cannot fill the scheduler's tables and metrics."""
+    with pytest.raises(SessionRefused) as caught:
+        convert_node.node_spec(node, None)
+    assert caught.value.error.field == f"descriptor.{field}"
+    assert len(str(caught.value)) < 200
