@@ -62,5 +62,7 @@ SESSION_EPOCH: Final = "batchyard.session.epoch"
 INFLIGHT: Final = "batchyard.agent.inflight"
 LOCAL_QUEUE_MS: Final = "batchyard.local_queue_ms"
 REFUSED: Final = "batchyard.refused"
+PARTIAL: Final = "batchyard.trace.partial"
+KEPT_FOR: Final = "batchyard.trace.kept_for"
 TOKENS_PER_SECOND: Final = "batchyard.tokens_per_second"
 TOKENS: Final = "tokens"  # of a `progress` event

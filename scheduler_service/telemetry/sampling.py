@@ -36,6 +36,11 @@ class RootSampler:
         self._tokens = ROOT_TRACES_PER_S
         self._filled_at_ns = 0
 
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is to be traced but what callers ask for."""
+        return self._ratio == 0.0
+
     def sample(self, trace_id: int, now_ns: int) -> bool:
         """Decide for a root of this trace id, at a monotonic time."""
         if self._ratio is not None:

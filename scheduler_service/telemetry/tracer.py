@@ -38,6 +38,7 @@ from scheduler_service.core.types import NEVER, Attempt, Batch, Request
 from scheduler_service.rpc import status
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import Opening
+from scheduler_service.telemetry.late_keep import LateKeeper
 from scheduler_service.telemetry.sampling import RootSampler
 from service_kit import span_names as names
 
@@ -67,6 +68,8 @@ class RequestTracer:
         self._sampler = sampler or RootSampler()
         self._open: dict[int, RequestSpans] = {}  # by rid
         self._batches: dict[str, Span] = {}  # sampled ones, until their record came
+        self._late = None if self._sampler.is_off else LateKeeper(self._tracer, clock)
+        self._callers: dict[int, SpanContext] = {}  # of unsampled ones that named one, by rid
         self._on: dict[str, Callable[[Record], None]] = {
             records.SUBMIT: self._submitted,
             records.DISPATCH_BATCH: self._dispatched,
@@ -91,6 +94,8 @@ class RequestTracer:
             trace_id = int.from_bytes(os.urandom(16), "big")
             entry.sampled = self._sampler.sample(trace_id, entry.request.received_at)
         if not entry.sampled:
+            if parent is not None and self._late is not None:
+                self._callers[entry.request.rid] = parent
             return
         request = entry.request
         start = self._clock.wall_ns(request.received_at)
@@ -145,12 +150,22 @@ class RequestTracer:
 
     def __call__(self, taken: Sequence[Record]) -> None:
         """Observe what the core recorded in a step."""
-        if not self._open:
-            return
-        for record in taken:
-            handler = self._on.get(record.kind)
-            if handler is not None:
-                handler(record)
+        late = self._late
+        if self._open:
+            for record in taken:
+                handler = self._on.get(record.kind)
+                if handler is not None:
+                    handler(record)
+        elif late is not None:
+            for record in taken:
+                if record.kind is records.FINISHED:
+                    self._end_unsampled(late, record)
+
+    def _end_unsampled(self, late: LateKeeper, record: Record) -> None:
+        request = record.request
+        assert request is not None
+        callers = self._callers
+        late.finished(request, callers.pop(request.rid, None) if callers else None)
 
     def _attempt_span(self, spans: RequestSpans, attempt: Attempt) -> Span:
         """Made when it is first asked for: by the sender or by the record."""
@@ -306,6 +321,8 @@ class RequestTracer:
         assert record.request is not None
         spans = self._open.pop(record.request.rid, None)
         if spans is None:
+            if self._late is not None:
+                self._end_unsampled(self._late, record)
             return
         request, entry = record.request, spans.entry
         end = self._clock.wall_ns(record.at)
