@@ -12,7 +12,7 @@ RUFF := $(BIN)/ruff
 .DEFAULT_GOAL := help
 # The tools that look at dependencies have many of their own: they get an environment of theirs.
 SUPPLY := .cache/supply
-.PHONY: help setup model gen gen-check check test-fast test test-browser demo bench lock audit sbom clean
+.PHONY: help setup model gen gen-check check test-fast test test-browser demo bench experiments lock audit sbom clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ demo: model ## Play a peak against a real model on this machine, in under two mi
 
 bench: $(STAMP) ## Measure the scheduler; prints a table and saves JSON
 	@$(BIN)/python -m benchmarks
+
+experiments: $(STAMP) ## Run every experiment in the simulator; writes docs/experiments.md
+	@$(BIN)/python -m simulator.experiments --document
 
 lock: $(SUPPLY)/.installed ## Pin what pyproject.toml wants, with hashes; LOCK_FLAGS=--upgrade: the newest
 	@$(SUPPLY)/bin/python scripts/lock.py $(LOCK_FLAGS)

@@ -11,7 +11,8 @@ hold. It keeps its own books and raises `Broken` at the first promise that does 
   goes on exactly where it was told to, and a success has all of it.
 
 `Floor` keeps its own queue and holds the exported bound on starting against it, `Fairness` the
-bound on how far two tenants that both wait are apart.
+bound on how far two tenants that both wait are apart, `Steadiness` the time from a step up to a
+step down of scaling.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scheduler_service.core import commands as cmd
 from scheduler_service.core import records
 from scheduler_service.core.outcomes import Outcome, RequestClass
 from scheduler_service.core.records import Record
-from scheduler_service.core.types import SECOND, Attempt, Batch, Instant, Request
+from scheduler_service.core.types import SECOND, Attempt, Batch, Duration, Instant, Request
 from simulator.agent_node import stamp
 from simulator.edge import UNIT
 from simulator.engines.interface import Work
@@ -296,3 +297,27 @@ class Fairness(Watcher):
         if not waiting:
             for pair in [p for p in self._ahead if tenant in p]:
                 del self._ahead[pair]
+
+
+class Steadiness(Watcher):
+    """Scaling turns from more nodes to fewer only after `hold`, as the law promises."""
+
+    def __init__(self, hold: Duration) -> None:
+        self.hold = hold
+        self.outs = 0
+        self.ins = 0
+        self._out_at: dict[str, Instant] = {}  # by pool
+
+    def on_recorded(self, now: Instant, taken: Sequence[Record]) -> None:
+        """Look for steps of scaling."""
+        for record in taken:
+            if record.kind == records.SCALE_OUT:
+                self.outs += 1
+                self._out_at[record.pool] = now
+            elif record.kind == records.SCALE_IN:
+                self.ins += 1
+                since = now - self._out_at.get(record.pool, -self.hold)
+                wanted = f"{self.hold / SECOND:.0f} s"
+                _hold(
+                    since >= self.hold, now, f"down {since / SECOND:.0f} s after up, not {wanted}"
+                )

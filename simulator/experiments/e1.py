@@ -38,7 +38,7 @@ from simulator.experiments.queueing import (
     mmc_wait_quantile,
 )
 from simulator.experiments.statistics import Estimate
-from simulator.experiments.verdicts import Experiment, Row, exactly, near, within
+from simulator.experiments.verdicts import Experiment, Findings, Row, exactly, near, within
 from simulator.fleet import Group
 from simulator.kinds import NodeKind
 from simulator.simulation import Plan, Run, simulate
@@ -214,13 +214,13 @@ def _of_system(task: tuple[System, bool]) -> list[Row]:
     return same_waits(*task) + closed_forms(*task)
 
 
-def measure(short: bool) -> list[Row]:
+def measure(short: bool) -> Findings:
     """Everything; the longest systems first, so that no core waits for them in the end."""
     tasks = [(system, short) for system in SYSTEMS]
     longest = sorted(tasks, key=lambda task: -task[0].count)
     found = dict(zip(longest, spread(_of_system, longest, alone=short), strict=True))
     rows = [row for task in tasks for row in found[task]]
-    return rows + strict_priority(short) + conservation(short)
+    return Findings(rows + strict_priority(short) + conservation(short))
 
 
 E1 = Experiment("e1", "Physics: closed forms of queueing theory, and exact laws", measure)

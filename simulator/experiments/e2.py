@@ -32,7 +32,7 @@ from simulator.experiments import statistics
 from simulator.experiments.parallel import spread
 from simulator.experiments.queueing import round_robin, supermarket
 from simulator.experiments.statistics import Estimate
-from simulator.experiments.verdicts import Experiment, Row, exactly, holds, near
+from simulator.experiments.verdicts import Experiment, Findings, Row, exactly, holds, near
 from simulator.fleet import Fleet, Group
 from simulator.kinds import NodeKind
 from simulator.simulation import Plan, simulate
@@ -305,14 +305,14 @@ def _sized(cell: Cell, short: bool) -> Cell:
     return replace(cell, count=60_000) if short else cell
 
 
-def measure(short: bool) -> list[Row]:
+def measure(short: bool) -> Findings:
     """Choices of the live core, then the tables."""
     count = 600 if short else SIMULATED
     cells = dict.fromkeys(
         [cell for cell, *_ in TABLE] + [Cell("least loaded", 0.8, stale=age) for age in (0.0, 1.0)]
     )
     rows = spread(same_choices, [(cell, count) for cell in cells], alone=short)
-    return rows + _table(short) + _supermarket(short) + _stale(short) + _own(short)
+    return Findings(rows + _table(short) + _supermarket(short) + _stale(short) + _own(short))
 
 
 E2 = Experiment("e2", "Node choice: samples, estimates, stale views", measure)

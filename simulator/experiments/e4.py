@@ -31,7 +31,7 @@ from simulator.engines import ContinuousEngine, ContinuousProfile, StaticEngine,
 from simulator.engines.gaps import GapHistogram
 from simulator.engines.interface import Engine, Host
 from simulator.experiments.parallel import spread
-from simulator.experiments.verdicts import Experiment, Row, holds, near
+from simulator.experiments.verdicts import Experiment, Findings, Row, holds, near
 from simulator.fleet import Fleet, Group, static
 from simulator.kinds import NodeKind
 from simulator.simulation import Plan, Run, simulate
@@ -314,10 +314,10 @@ def delays(short: bool) -> list[Row]:
     ]  # fmt: skip
 
 
-def measure(short: bool) -> list[Row]:
+def measure(short: bool) -> Findings:
     """Everything."""
     rows = curve() + knee(short) + static_against_continuous(short)
-    return rows + chunks(short) + delays(short)
+    return Findings(rows + chunks(short) + delays(short))
 
 
 E4 = Experiment("e4", "Batching: the curve, static and continuous, chunks, waiting", measure)

@@ -29,7 +29,7 @@ from simulator.experiments import naive, statistics
 from simulator.experiments.e1 import WorkWaits, independent
 from simulator.experiments.parallel import spread
 from simulator.experiments.queueing import mg1_sjf_wait, mg1_wait
-from simulator.experiments.verdicts import Experiment, Row, exactly, holds, near
+from simulator.experiments.verdicts import Experiment, Findings, Row, exactly, holds, near
 from simulator.fleet import Group
 from simulator.predictors import oracle
 from simulator.simulation import Plan, simulate
@@ -240,12 +240,12 @@ def live(trace: str, short: bool) -> list[Row]:
     return rows
 
 
-def measure(short: bool) -> list[Row]:
+def measure(short: bool) -> Findings:
     """Everything."""
     rows = list(itertools.chain.from_iterable(closed_forms(trace) for trace in TABLE))
     for trace in TABLE:
         rows += live(trace, short)
-    return rows + simulated(short)
+    return Findings(rows + simulated(short))
 
 
 E5 = Experiment("e5", "Shortest job first against first come", measure)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 Demand = tuple[int, int, int]  # (instant of arrival, service, priority)
 
@@ -55,3 +55,20 @@ def _start(queues: dict[int, deque[tuple[int, int]]], now: int, busy: list[int])
     at, service = queues[priority].popleft()
     heapq.heappush(busy, now + service)
     return priority, now - at
+
+
+def by_key(demands: Iterable[Demand], key: Callable[[int, int], int]) -> list[tuple[int, int]]:
+    """(priority, wait) in order of start at one server; the least `key(at, priority)` next."""
+    waiting: list[tuple[int, int, int, int, int]] = []
+    started, free_at = [], 0
+    coming = deque((at, service, p, n) for n, (at, service, p) in enumerate(demands))
+    while coming or waiting:
+        if not waiting:
+            free_at = max(free_at, coming[0][0])
+        while coming and coming[0][0] <= free_at:
+            at, service, priority, number = coming.popleft()
+            heapq.heappush(waiting, (key(at, priority), number, at, service, priority))
+        _, _, at, service, priority = heapq.heappop(waiting)
+        started.append((priority, free_at - at))
+        free_at += service
+    return started

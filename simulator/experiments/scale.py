@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from scheduler_service.core.types import MILLISECOND, NEVER
-from simulator.experiments.verdicts import Experiment, Row, exactly, holds
+from simulator.experiments.verdicts import Experiment, Findings, exactly, holds
 from simulator.fleet import Group, kind
 from simulator.simulation import Plan, simulate
 from simulator.workload.assignment import Assignment
@@ -25,7 +25,7 @@ PER_NODE: Final = 0.85 * 8 / 7.39  # requests per second: mean service 7.39 s on
 MINUTES, GIBIBYTES = 10, 4
 
 
-def measure(short: bool) -> list[Row]:
+def measure(short: bool) -> Findings:
     """One run."""
     nodes, count = (40, 4_000) if short else (NODES, REQUESTS)
     plan = Plan(
@@ -39,12 +39,13 @@ def measure(short: bool) -> list[Row]:
     seconds = time.process_time() - begun
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
     each = 1e6 * seconds / count
-    return [
+    found = [
         exactly(f"{nodes} nodes: requests that succeeded", count, run.summary.all.succeeded),
         holds("time on one core", f"below {MINUTES} min", f"{seconds:.0f} s, {each:.0f} us each",
               seconds < 60 * MINUTES),
         holds("memory", f"below {GIBIBYTES} GiB", f"{memory:.2f} GiB", memory < GIBIBYTES),
     ]  # fmt: skip
+    return Findings(found)
 
 
 SCALE = Experiment("scale", "A thousand nodes and a million requests", measure)

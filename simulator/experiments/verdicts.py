@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from simulator.pages.charts import Chart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,12 +21,30 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Figures side by side, without a verdict."""
+
+    title: str
+    head: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that an experiment found; charts by the name of their file."""
+
+    rows: list[Row]
+    tables: list[Table] = field(default_factory=list)
+    charts: dict[str, Chart] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Experiment:
-    """A named experiment. `run(short)` makes its rows; short ones fit into tests."""
+    """A named experiment. A short run fits into a test, and proves less."""
 
     name: str
     title: str
-    run: Callable[[bool], list[Row]]
+    run: Callable[[bool], Findings]
 
 
 def near(

@@ -126,8 +126,8 @@ def _y(axis: Axis, value: float, height: float = HEIGHT) -> float:
     return height - BOTTOM - axis.place(value) * (height - TOP - BOTTOM)
 
 
-def draw(chart: Chart) -> str:
-    """A figure."""
+def plot(chart: Chart) -> list[str]:
+    """Axes, marks and lines, as parts of an SVG of WIDTH by HEIGHT."""
     parts = [_frame(chart.x, chart.y, HEIGHT)]
     if chart.mark is not None:
         at = _y(chart.y, chart.mark)
@@ -136,7 +136,12 @@ def draw(chart: Chart) -> str:
         at = _x(chart.x, value)
         parts.append(_rule(at, at, TOP, HEIGHT - BOTTOM))
         parts.append(f'<text x="{at + 4:.1f}" y="{TOP + 12}">{escape(words)}</text>')
-    parts += [_path(chart, line) for line in chart.lines]
+    return parts + [_path(chart, line) for line in chart.lines]
+
+
+def draw(chart: Chart) -> str:
+    """A figure."""
+    parts = plot(chart)
     parts.append(
         f'<line class="rule" y1="{TOP}" y2="{HEIGHT - BOTTOM}" x1="0" x2="0" '
         'stroke="var(--soft)" style="visibility:hidden"/>'

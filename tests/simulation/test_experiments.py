@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from simulator.experiments import e2, e4, e5
+from scheduler_service.core.types import SECOND
+from simulator.experiments import e2, e3, e4, e5, e6
 from simulator.experiments.registry import EXPERIMENTS
 from simulator.experiments.verdicts import Row, render
 
@@ -28,6 +29,24 @@ def judge(*rows: Row) -> None:
 )
 def test_e2_the_live_core_chooses_nodes_as_the_model_does(cell: e2.Cell) -> None:
     judge(e2.same_choices((cell, 300)))
+
+
+def test_e3_shares_are_fair_and_who_comes_back_gets_its_own() -> None:
+    judge(*e3.shares(10), *e3.returning(10))
+
+
+def test_e3_the_floor_serves_the_least_urgent_and_costs_an_eighth() -> None:
+    judge(*e3.ageing(10))
+
+
+def test_e3_the_uncapped_key_is_a_small_model_s() -> None:
+    waits, same = e3.uncapped(e3.mixed(200), 50 * SECOND)
+    assert same
+    assert waits[10] < waits[1]
+
+
+def test_e6_the_law_meets_the_objective_with_fewer_turns_than_the_plain_rule() -> None:
+    judge(*e6.measure(short=True).rows)
 
 
 def test_e4_the_curve_of_tokens_and_time() -> None:

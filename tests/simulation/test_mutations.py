@@ -6,6 +6,7 @@ The core's own invariants are off (`check_every`): what catches must stand outsi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from scheduler_service.core import (
 )
 from scheduler_service.core.outcomes import RequestState
 from scheduler_service.core.settings import CoreSettings
-from scheduler_service.core.types import Engine
+from scheduler_service.core.types import SECOND, Engine
+from scheduler_service.policies import autoscale
 from simulator import scenario as scenarios
-from simulator.checkers import Broken, Fairness, Floor
+from simulator.checkers import Broken, Fairness, Floor, Steadiness
+from simulator.experiments import e6
 from tests.simulation.flood import run_crowd, run_flood
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -153,3 +156,29 @@ def test_tenants_that_both_wait_stay_within_the_bound(
 def test_without_fair_shares_the_bound_on_unfairness_is_broken() -> None:
     with pytest.raises(Broken, match="few and many are"):
         run_crowd("fifo", {}, Fairness(0))
+
+
+def no_hysteresis(patch: pytest.MonkeyPatch) -> None:
+    """Scaling goes down as soon as the need does."""
+    down = autoscale.Law._down
+    patch.setattr(
+        autoscale.Law,
+        "_down",
+        lambda law, view, current, now: down(replace(law, hold=0, step_in=0), view, current, now),
+    )
+
+
+@pytest.mark.parametrize("hysteresis", [True, False])
+def test_without_hysteresis_scaling_turns_too_soon(
+    monkeypatch: pytest.MonkeyPatch, hysteresis: bool
+) -> None:
+    """The first quarter of Azure's hour of code, which comes in bursts."""
+    watcher = Steadiness(300 * SECOND)
+    case = e6.Case("azure-code", 30, "law", share=0.25)
+    if hysteresis:
+        e6.play(case, watcher)
+        assert watcher.outs
+    else:
+        no_hysteresis(monkeypatch)
+        with pytest.raises(Broken, match="after up"):
+            e6.play(case, watcher)
