@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from batchyard import Result
+from batchyard.v1 import InferenceRequest, TextInput
 from tests.integration.cluster import Cluster, cluster, until
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,11 @@ async def stream(running: Cluster, number: int) -> Result:
 
 
 async def load(running: Cluster) -> list[Result]:
-    """Sixty requests, of all priorities, half of them streamed; a node dies under them."""
+    """Sixty requests of all priorities, half of them streamed, beside a job of twenty items; a node
+    dies under them.
+    """
+    items = (InferenceRequest(model="m", text=TextInput(prompt=PROMPT)) for _ in range(20))
+    job = await running.client.jobs.create(items)
     whole = [
         running.client.generate(PROMPT, model="m", priority=n % 10 + 1, max_tokens=25)
         for n in range(30)
@@ -62,32 +67,37 @@ async def load(running: Cluster) -> list[Result]:
 
     await until(busy)
     running.agents["a"].signal(signal.SIGKILL)
-    return await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    results = await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    done = await asyncio.wait_for(running.client.jobs.wait(job.job_id), 60)
+    assert done.counts.succeeded == 20
+    return results
 
 
 async def test_a_live_scheduler_is_replayed_to_identical_decisions(tmp_path: Path) -> None:
     path = tmp_path / "core.rec"
-    async with cluster(settings=[f"recording.file={path}"]) as running:
+    settings = [f"recording.file={path}", f"state_dir={tmp_path / 'state'}"]
+    async with cluster(settings=settings) as running:
         await running.agent("a", *AGENT)
         await running.agent("b", *AGENT)
         results = await load(running)
         await until(running.idle)
         report = await running.report()
-    assert len(results) == report.totals.succeeded == 60
+    assert len(results) == 60
+    assert report.totals.succeeded == 80
     assert report.totals.failovers >= 3
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert PROMPT.encode() not in zlib.decompress(path.read_bytes(), 31)
 
     code, same = await asyncio.to_thread(replayed, path)
     assert (code, same["identical"], same["end"]) == (0, True, "closed"), same["difference"]
-    assert same["requests"] == 60
+    assert same["requests"] == 80
     code, other = await asyncio.to_thread(replayed, path, "--policy", "policies.order=fifo")
     assert code == 0
     assert other["first_differences"]["policies.order=fifo"] is not None
     happened, simulated, fifo = (run["summary"] for run in other["runs"])
-    assert happened["outcomes"]["succeeded"] == 60
+    assert happened["outcomes"]["succeeded"] == 80
     assert happened["failovers"] == report.totals.failovers
-    assert simulated["outcomes"]["succeeded"] == 60
+    assert simulated["outcomes"]["succeeded"] == 80
     urgent = [summary["priorities"]["10"]["wait"]["mean"] for summary in (simulated, fifo)]
     assert urgent[0] < urgent[1]
 
