@@ -148,6 +148,8 @@ async def test_forged_results_and_output_change_no_outcome(world: Secured) -> No
     assert (whole.node_id, node_id) == ("n1", "n1")
     assert "EVIL" not in whole.text + text
     assert text
+    # Two live ids and three invented ones, each with output and a result.
+    await until(lambda: world.refusals.counts[Place.ITEM, "PERMISSION_DENIED"] == 10)
     await rogue.close()
 
 
@@ -177,6 +179,7 @@ async def test_a_replayed_session_gets_nothing_of_the_honest_one(world: Secured)
         )  # fmt: skip
         error = await rogue.until_goodbye()
         assert reason(error) == "NODE_ID_IN_USE"
+        assert world.refusals.counts[Place.SESSION, "NODE_ID_IN_USE"] == 1
         assert (await call).node_id == "n1"
         await rogue.close()
 
@@ -210,6 +213,7 @@ async def test_a_flood_of_messages_ends_the_session(
             break
         await rogue.say(pb.ConnectRequest())
     assert reason(await with_end) == "PROTOCOL_VIOLATION"
+    assert world.refusals.counts[Place.SESSION, "PROTOCOL_VIOLATION"] == 1
     await rogue.close()
 
 
