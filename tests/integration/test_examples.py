@@ -27,9 +27,9 @@ async def _run(example: Path, running: Cluster) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
-async def test_every_example_runs_as_it_stands() -> None:
-    assert len(EXAMPLES) >= 3
-    async with cluster(settings=["default_model=m"]) as running:
+async def test_every_example_runs_as_it_stands(tmp_path: Path) -> None:
+    assert len(EXAMPLES) >= 4
+    async with cluster(settings=["default_model=m", f"state_dir={tmp_path}"]) as running:
         await running.agent("a", "slots=4", "latency=5ms", "latency_per_token=1ms")
         for example in EXAMPLES:
             code, out, err = await _run(example, running)

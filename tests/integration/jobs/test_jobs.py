@@ -104,7 +104,7 @@ async def test_long_input_comes_in_parts_and_runs_once_it_is_complete(tmp_path: 
 
 async def test_watch_tells_each_result_once_also_over_a_restart(tmp_path: Path) -> None:
     async with job_world(tmp_path / "state") as world:
-        await world.agent("n1", "slots=4", "latency=40ms")
+        await world.agent("n1", "slots=4", "latency_per_token=2500us")
         await world.create("watched", 60)
         seen = []
         states = []
@@ -185,7 +185,7 @@ async def test_unknown_model_is_waited_for_and_others_pass_it(tmp_path: Path) ->
 async def test_full_disk_refuses_jobs_keeps_results_and_recovers(tmp_path: Path) -> None:
     """Behaviour 128: by a real limit on the size of files of the running scheduler."""
     async with job_world(tmp_path / "state") as world:
-        await world.agent("n1", "slots=2", "latency=100ms")
+        await world.agent("n1", "slots=2", "latency_per_token=6ms")
         await world.create("first", 30)
         await world.until_finished("first", 4)
         pid = world.scheduler.pid

@@ -36,7 +36,8 @@ def write(
     agent_file = folder / "agent.yaml"
     _dump(agent_file, agent_config(choice, agents=autoscale[1] if autoscale else agents))
     scheduler_file = folder / "scheduler.yaml"
-    _dump(scheduler_file, scheduler_config(choice.model, agent_file, autoscale))
+    kept = {"state_dir": str(folder / "state")}  # with the folder: jobs end when `dev` does
+    _dump(scheduler_file, scheduler_config(choice.model, agent_file, autoscale) | kept)
     specs = [] if autoscale else [AgentSpec(f"dev-{n}", agent_file) for n in range(1, agents + 1)]
     return Plan(choice, scheduler_file, specs, autoscale)
 
