@@ -2,7 +2,8 @@
 
 The composition root: the only file that names concrete classes together. Down: health says
 NOT_SERVING first, new work is refused with a hint, what runs gets its grace, the rest ends with
-UNAVAILABLE; then agents are told to come back, servers stop, spans are flushed.
+UNAVAILABLE (what callers can come back to goes on, for the next scheduler); then agents are told to
+come back, servers stop, spans are flushed.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from scheduler_service.effects import Effects
 from scheduler_service.identity import Identity
 from scheduler_service.jobs.keeper import JobKeeper
 from scheduler_service.jobs.making import make_keeper
+from scheduler_service.known_nodes import KnownNodes
 from scheduler_service.observers import Observers
 from scheduler_service.quarantine import Quarantine
 from scheduler_service.rpc import admin, node
 from scheduler_service.rpc.book import Book
 from scheduler_service.rpc.convert import Converter
+from scheduler_service.rpc.handover import Handover
 from scheduler_service.rpc.intake import Intake
 from scheduler_service.rpc.jobs import JobPort
 from scheduler_service.rpc.node_settings import Identity as SessionIdentity
@@ -71,12 +74,20 @@ class App:
         self._scaler: ProcessActuator | CommandActuator | None = None
         self._effects = Effects(self._results, self._scale)
         self._recording = recorded.start(config)
+        known = KnownNodes(config.state_dir) if config.state_dir is not None else None
         self.driver = Driver(
-            recorded.core_of(config, identity.term, self._recording),
+            recorded.core_of(
+                config,
+                identity.term,
+                self._recording,
+                nodes_before=known.before if known is not None else frozenset(),
+            ),
             clock=self._clock,
             execute=self._effects.execute,
             on_fault=self._start_anew,
         )
+        if known is not None:
+            self.driver.observe(known)
         self._quarantine = Quarantine(
             config.state_dir, self._clock, keep_for=config.failover.poison_memory
         )
@@ -97,7 +108,7 @@ class App:
             refused=self._guard.families,
         )
         converter = self._make_converter()
-        intake = self._make_intake(converter)
+        intake = self._intake = self._make_intake(converter)
         self._jobs = self._make_jobs(converter, intake)
         self._client_port = SchedulerPort(
             intake=intake,
@@ -154,6 +165,7 @@ class App:
                 report_interval=health.report_interval,
                 coalesce=health.coalesce,
                 max_message_bytes=self._config.limits.max_message_bytes,
+                hands_over=self._config.state_dir is not None,
             ),
             identity=SessionIdentity(self._identity.cluster_id, self._identity.term),
             clock=self._clock,
@@ -161,7 +173,20 @@ class App:
             version=self._version,
             join=self._guard.access.join,
             in_flight=self._in_flight,
+            handover=self._make_handover(),
             refusals=self._guard.refusals,
+        )
+
+    def _make_handover(self) -> Handover | None:
+        """None: no scheduler was before this one, or it left no trace."""
+        if self._config.state_dir is None or self._identity.term == 1:
+            return None
+        return Handover(
+            self._book,
+            self._clock,
+            term=self._identity.term,
+            next_rid=self._intake.next_number,
+            item_of_job=self._jobs.feeder.adopt if self._jobs is not None else None,
         )
 
     def _make_admin_port(self) -> admin.AdminPort:
@@ -314,7 +339,8 @@ class App:
         self._client_port.go_away()
         await self._open_calls_end(grace_s)
         for entry in list(self._book.entries.values()):
-            self._book.cancel(entry, Reason.SCHEDULER_DRAINING, "this scheduler has stopped")
+            if self._config.state_dir is None or not self._book.hand_over(entry):
+                self._book.cancel(entry, Reason.SCHEDULER_DRAINING, "this scheduler has stopped")
         await self._open_calls_end(1.0)
         if self._scaler is not None:
             await self._scaler.close()

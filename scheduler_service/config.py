@@ -370,8 +370,12 @@ class SchedulerConfig(Section):
     recording: RecordingSection = RecordingSection()
     log: LogSection = LogSection()
 
-    def core_settings(self, *, term: int) -> CoreSettings:
-        """The core's settings, for this term of the scheduler."""
+    def core_settings(
+        self, *, term: int, nodes_before: frozenset[str] = frozenset()
+    ) -> CoreSettings:
+        """The core's settings, for this term of the scheduler. `nodes_before`: those that the last
+        one had, which may come back with work.
+        """
         health = self.health
         return CoreSettings(
             term=term,
@@ -392,6 +396,8 @@ class SchedulerConfig(Section):
             failover=failover_settings(self.failover, self.timeouts, self.aliases()),
             autoscale=self._autoscale_settings(),
             known_models=frozenset(model.name for model in self.models),
+            recovery_window=self.failover.recovery_window,
+            nodes_before=nodes_before,
             finished_memory=self.report.finished_requests,
         )
 

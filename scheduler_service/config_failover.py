@@ -35,6 +35,10 @@ class FailoverSection(Section):
     """Retries a second that a pool may always make."""
     retry_burst: Count = 100
     """Most retries that a pool can save up. For deaths at least what its nodes can hold at once."""
+    recovery_window: DurationNs = 5 * SECOND
+    """After a restart with a `state_dir`: how long requests wait at most for the nodes of before,
+    which may bring back what they run, until anything is dispatched. A node that comes later has
+    its work abandoned where its request was dispatched again. 0: nothing is waited for."""
     poison_memory: DurationNs = 600 * SECOND
     """How long a request that made three nodes fail is refused, also after a restart where there
     is a `state_dir`. 0: it may be sent again at once."""
@@ -70,7 +74,8 @@ def failover_settings(
 ) -> FailoverSettings:
     """What the core is given; `aliases`: model names by alias."""
     values = failover.values()
-    del values["poison_memory"]  # the edge's
+    for name in ("poison_memory", "recovery_window"):  # not the core's failover
+        del values[name]
     return FailoverSettings(
         **values,
         patience=_patience(timeouts, timeouts),

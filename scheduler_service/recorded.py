@@ -35,9 +35,12 @@ def start(config: SchedulerConfig) -> RecordingFile | None:
     return file
 
 
-def core_of(config: SchedulerConfig, term: int, file: RecordingFile | None) -> Scheduler:
+def core_of(
+    config: SchedulerConfig, term: int, file: RecordingFile | None, *, nodes_before: frozenset[str]
+) -> Scheduler:
     """The core that is to decide: a plain one where nothing is recorded."""
-    settings, policies = config.core_settings(term=term), config.policy_set()
+    settings = config.core_settings(term=term, nodes_before=nodes_before)
+    policies = config.policy_set()
     if file is None:
         return Scheduler(settings, policies)
     return RecordingScheduler(settings, policies, file)

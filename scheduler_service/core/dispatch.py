@@ -44,6 +44,8 @@ MAX_BARRED = 8
 
 def decide(state: State) -> None:
     """Dispatch all that can go now."""
+    if state.hold_until > state.now:
+        return
     for model in [m for m in state.dirty if state.pools[m].paused]:
         del state.dirty[model]
     for model in [m for m in state.apart if m in state.dirty]:

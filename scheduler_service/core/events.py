@@ -35,6 +35,13 @@ class RunningItem:
 
     dispatch_id: int
     finished: bool = False  # its result waits for an acknowledgement
+    # Of a scheduler before, where it is still wanted (`adoption.py`). A request without a body here
+    # has max_attempts 0: it cannot be run again.
+    orphan: Request | None = None
+    engine_id: str = ""
+    model: str = ""
+    attempt: int = 0
+    output_id: int = 0
 
 
 @dataclass(slots=True)

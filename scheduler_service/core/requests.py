@@ -34,6 +34,7 @@ from scheduler_service.core.types import (
 DEADLINE: Final = 0
 WAIT: Final = 1
 RETRY: Final = 2
+MODELS_MAX: Final = 1_000  # pools, of which requests after a restart may make some
 PATIENCE: Final = 3  # see `patience.py`
 
 # Members of enumerations on the path of every request: a look-up costs 70 ns each.
@@ -90,7 +91,7 @@ def _refusal(state: State, request: Request) -> Refusal | None:
             Reason.SCHEDULER_DRAINING, f"this scheduler is stopping: {state.draining}",
             SECOND, {},
         )  # fmt: skip
-    if request.model not in state.pools:
+    if request.model not in state.pools and not may_come_back(state, request.model):
         known = ", ".join(sorted(state.pools)) or "none yet"
         return Refusal(
             Reason.MODEL_NOT_FOUND,
@@ -145,6 +146,14 @@ def _shed(pool: Pool) -> Refusal:
         hint,
         {"queueDepth": str(waiting)},
     )
+
+
+def may_come_back(state: State, model: str) -> bool:
+    """Whether nodes with that model may still return after a restart; makes its pool then."""
+    if state.now >= state.hold_until or len(state.pools) >= MODELS_MAX:
+        return False
+    state.pool(model)
+    return True
 
 
 def _may_try(state: State, request: Request) -> bool:

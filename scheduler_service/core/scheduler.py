@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from scheduler_service.core import (
+    adoption,
     dispatch,
     drains,
     events,
@@ -73,6 +74,7 @@ _TIMERS: Final[dict[str, Callable[[State, str], None]]] = {
     "ping": sessions.on_ping_timeout,
     "forget": sessions.on_forget,
     "drain": drains.on_drain_over,
+    "recovered": adoption.on_window_over,
     "outliers": health.on_window_over,
     "eject": health.on_time_over,
     "warm": health.on_warmer,
@@ -117,6 +119,8 @@ class Scheduler:
         assert now >= state.now, "time went back"
         state.now = now
         state.step += 1
+        if state.step == 1:
+            adoption.begin(state)
         state.commands = []
         if state.relay.fresh:
             failover.hear(state)

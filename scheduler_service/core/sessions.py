@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler_service.core import (
+    adoption,
     apart,
     drains,
     failover,
@@ -136,6 +137,9 @@ def _admit(state: State, event: NodeJoined) -> None:
     adopted: list[int] = []
     if old is not None and old.alive:
         adopted = _take_over(state, old, node, {item.dispatch_id for item in event.running})
+    for item in event.running:
+        if item.orphan is not None and adoption.adopt(state, node, item):
+            adopted.append(item.dispatch_id)
     kept = set(adopted)  # membership only
     abandon = [i.dispatch_id for i in event.running if i.dispatch_id not in kept]
     set_serving_health(node)
@@ -153,6 +157,7 @@ def _admit(state: State, event: NodeJoined) -> None:
     state.timers.cancel(("lost", node.node_id))
     state.timers.cancel(("forget", node.node_id))
     state.rebuild_pools()
+    adoption.note_joined(state)
     if old is None:
         scaling.on_node_joined(state, node)
     if old is None or old.boot_id != node.boot_id:

@@ -89,6 +89,8 @@ class CoreSettings:
     autoscale: AutoscaleSettings = field(default_factory=AutoscaleSettings)
     known_models: frozenset[str] = frozenset()  # accepted before any node has them
     max_events_per_step: int = 256
+    nodes_before: frozenset[str] = frozenset()  # that may bring back work of a scheduler before
+    recovery_window: Duration = 5 * SECOND  # how long these are waited for
     finished_memory: int = 10_000  # finished requests that can still be listed
     decision_memory: int = 10_000  # placements that can still be explained
     # Steps between full walks of the invariants; 1 in small tests. So many more for each thousand

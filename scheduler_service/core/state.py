@@ -183,6 +183,7 @@ class State:
         self.waiting_bytes = 0
         self.jobs_running = 0  # items of jobs in flight
         self.making_room: dict[str, int] = {}  # job items stopped for each pool, not yet gone
+        self.hold_until: Instant = 0  # nothing is dispatched before
         self.draining = ""  # not empty: why no new requests are taken
         self.totals = Totals()
         self.cancels: dict[tuple[str, int, Reason], list[int]] = {}  # of this step, by session

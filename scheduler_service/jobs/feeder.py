@@ -266,9 +266,9 @@ class Feeder:
                 await asyncio.sleep(LOOK_S)
 
     async def _refill(self) -> None:
-        if self._landing.failing:
-            return
         now = self._clock.now()
+        if self._landing.failing or self._driver.scheduler.state.hold_until > now:
+            return  # nobody stores results, or agents may still bring items back
         for taken in list(self._taken.values()):
             if taken.entry is None and 0 < taken.not_before <= now and self._may_feed(taken, now):
                 taken_entry = self._enter(taken)

@@ -14,8 +14,8 @@ from typing import Final
 
 from scheduler_service.clock import Clock
 from scheduler_service.core.commands import FinishRequest
-from scheduler_service.core.outcomes import Outcome, Reason
-from scheduler_service.core.types import Duration, Instant, Request
+from scheduler_service.core.outcomes import Outcome, Reason, RequestState
+from scheduler_service.core.types import SECOND, Duration, Instant, Request
 from scheduler_service.driver import Driver
 from scheduler_service.rpc import status
 from scheduler_service.rpc.convert import fingerprint
@@ -26,6 +26,7 @@ from scheduler_service.security.quotas import Quotas
 
 Finish = Callable[[FinishRequest, ResultBuilder], None]
 _SUCCEEDED: Final = Outcome.SUCCEEDED
+_RUNS: Final = frozenset({RequestState.DISPATCHED, RequestState.RUNNING})
 _PER_REPLAY: Final = 400  # bytes beside result and body: key, entries of tables
 _KEPT_BODY: Final = 512  # bytes; of a longer one only the hash is kept
 
@@ -70,7 +71,7 @@ class Book:
         """
         entry = self._open.get(key)
         if entry is not None:
-            _check_same(entry.request_bytes, b"", body, key)
+            _check_same(entry.request_bytes, entry.body_hash, body, key)
             return entry
         replay = self._replays.get(key)
         if replay is None:
@@ -84,6 +85,19 @@ class Book:
 
     def open(self, entry: Entry, key: Key | None) -> None:
         """Enter it and hand it to the core."""
+        self._enter(entry, key)
+        self._driver.submit(entry.request)
+
+    def keep(self, entry: Entry, key: Key, loop: asyncio.AbstractEventLoop, grace_s: float) -> None:
+        """Enter work of a scheduler before: its caller has so long to come back to it."""
+        self._enter(entry, key)
+        entry.detach_timer = loop.call_later(grace_s, self._abandon, entry)
+
+    def in_flight(self, key: Key) -> Entry | None:
+        """The open entry of that key."""
+        return self._open.get(key)
+
+    def _enter(self, entry: Entry, key: Key | None) -> None:
         request = entry.request
         request.context = entry
         self.entries[request.rid] = entry
@@ -93,7 +107,6 @@ class Book:
         if key is not None:
             entry.key = key
             self._open[key] = entry
-        self._driver.submit(request)
 
     def leave(self, entry: Entry, caller: Caller) -> None:
         """The caller went away; the last one takes the request with it, after its grace."""
@@ -123,6 +136,26 @@ class Book:
         """End it for all its callers. From now on its id stands for a new request."""
         self._close(entry)
         self._driver.cancel(entry.request.rid, reason, message)
+
+    def hand_over(self, entry: Entry) -> bool:
+        """This scheduler stops, and the next one of the cluster may adopt what runs: send the
+        callers there, and leave the work alone. False: nobody could come back to it.
+        """
+        request = entry.request
+        if entry.key is None or request.continuing or request.state not in _RUNS:
+            return False
+        error = status.error(
+            Reason.SCHEDULER_DRAINING,
+            "this scheduler has stopped; the request goes on, and the next one takes it over",
+            retry_after=SECOND,
+        )
+        callers, entry.callers = entry.callers, ()
+        for caller in callers:
+            caller.finish(failed(error, request.request_id), error)
+        del self.entries[request.rid]
+        if not self.entries:
+            self.idle.set()
+        return True
 
     def _close(self, entry: Entry) -> None:
         """Nobody joins it any more."""
@@ -168,14 +201,13 @@ class Book:
             self._on_poisoned(request, entry.request_bytes)
         whole = entry.end(command, results)
         if entry.key is not None and _is_final(command):
-            self._remember(entry.key, entry.request_bytes, whole)
+            self._remember(entry.key, entry.request_bytes, entry.body_hash, whole)
         entry.request_bytes = b""
 
-    def _remember(self, key: Key, body: bytes, result: bytes) -> None:
+    def _remember(self, key: Key, body: bytes, known_hash: bytes, result: bytes) -> None:
         now, replays = self._clock.now(), self._replays
         if key in replays:
             self._forget(key)
-        known_hash = b""
         if len(body) > _KEPT_BODY:
             body, known_hash = b"", fingerprint(body)
         replays[key] = (now, body, known_hash, result)

@@ -62,14 +62,26 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 _NOTHING: Final[Mapping[tuple[int, int], Delivered]] = {}
 
 
+class _Ahead:
+    """A caller that has the beginning of the output that comes again."""
+
+    __slots__ = ("caller", "ends")
+
+    def __init__(self, caller: Caller, have: scheduler_service_pb2.AttachPoint) -> None:
+        self.caller = caller
+        self.ends = {(o.choice_index, o.channel): o.offset for o in have.offsets}
+
+
 class Entry:
     """One request at the edge."""
 
     __slots__ = (
         "_announced",
+        "_behind",
         "_clock",
         "_delivered",
         "_other",
+        "body_hash",
         "callers",
         "deltas",
         "detach",
@@ -108,7 +120,9 @@ class Entry:
         self._clock = clock
         self._announced: Attempt | None = None
         self._delivered: Mapping[tuple[int, int], Delivered] = _NOTHING  # by choice and channel
-        self._other: tuple[Caller, ...] = ()  # callers that hold an output of before
+        self._other: tuple[tuple[Caller, scheduler_service_pb2.AttachPoint], ...] = ()
+        self._behind: Sequence[_Ahead] = ()  # callers that have some of what comes again
+        self.body_hash = b""  # of one whose bytes are not here
 
     def accept(self, command: AcceptRequest) -> None:
         """Tell the streaming callers that it waits."""
@@ -137,9 +151,15 @@ class Entry:
             self.extras = ()
         self._announced = attempt
         other, self._other = self._other, ()
+        void = []
+        for caller, have in other:
+            if have.output_id == attempt.output_id:
+                self._behind = (*self._behind, _Ahead(caller, have))
+            else:
+                void.append(caller)
         for caller in self.callers:
             if caller.streams:
-                caller.started(self._started(attempt, restarted or caller in other))
+                caller.started(self._started(attempt, restarted or caller in void))
 
     def _started(self, attempt: Attempt, restarted: bool) -> scheduler_service_pb2.Started:
         message = scheduler_service_pb2.Started()
@@ -174,9 +194,33 @@ class Entry:
         delivered.texts.append(text)
         if token_ids:
             delivered.ids.append((offset, token_ids))
+        if self._behind:
+            self._deliver_what_is_new(choice, channel, offset, text, tokens, token_ids)
+            return
         for caller in self.callers:
             if caller.streams:
                 caller.delta(choice, channel, offset, text, tokens, token_ids)
+
+    def _deliver_what_is_new(
+        self,
+        choice: int,
+        channel: int,
+        offset: int,
+        text: str,
+        tokens: int,
+        token_ids: Sequence[int],
+    ) -> None:
+        """Some callers have the beginning already."""
+        ends = {id(a.caller): a.ends.get((choice, channel), 0) for a in self._behind}
+        for caller in self.callers:
+            if not caller.streams:
+                continue
+            have = ends.get(id(caller), 0)
+            if have <= offset:
+                caller.delta(choice, channel, offset, text, tokens, token_ids)
+            elif have < offset + len(text.encode()):
+                rest = text.encode()[have - offset :].decode(errors="ignore")
+                caller.delta(choice, channel, have, rest, 0, ())
 
     def deliver_extra(self, extra: types_pb2.DeltaExtra) -> None:
         """A rare row; kept for callers that attach later, but for totals, which newer ones void."""
@@ -188,8 +232,10 @@ class Entry:
                 self.extras.append(kept)
             else:
                 self.extras = [kept]
+        key = extra.choice_index, extra.channel
+        ends = {id(a.caller): a.ends.get(key, 0) for a in self._behind}
         for caller in self.callers:
-            if caller.streams:
+            if caller.streams and (not ends or extra.offset >= ends.get(id(caller), 0)):
                 caller.extra(extra)
 
     def _announce_speaker(self) -> None:
@@ -211,9 +257,11 @@ class Entry:
         return () if delivered is None else delivered.all_ids()
 
     def expect(self, caller: Caller, have: scheduler_service_pb2.AttachPoint) -> None:
-        """A caller comes before any output; what it has, as of a scheduler before, is void then."""
+        """A caller comes before any output. What it has, as of a scheduler before, is void, unless
+        it is the very output that begins: of work that this one adopts.
+        """
         if have.output_id:
-            self._other = (*self._other, caller)
+            self._other = (*self._other, (caller, have))
 
     def attach(self, caller: Caller, have: scheduler_service_pb2.AttachPoint | None) -> None:
         """Join a request in flight; a streaming caller gets what it lacks, then the rest.
@@ -224,7 +272,10 @@ class Entry:
         attempt = self._announced
         same = have is not None and attempt is not None and have.output_id == attempt.output_id
         offsets = have.offsets if have is not None and same else ()
-        rows = missing(self._delivered, offsets)
+        if self.body_hash and have is not None and same:  # its output comes again
+            rows = missing(self._delivered, self._within(caller, have))
+        else:
+            rows = missing(self._delivered, offsets)
         self.callers = (*self.callers, caller)
         if self.detach_timer is not None:
             self.detach_timer.cancel()
@@ -246,6 +297,24 @@ class Entry:
                 caller.extra(extra)
         for row in rows:
             caller.delta(*row)
+
+    def _within(
+        self, caller: Caller, have: scheduler_service_pb2.AttachPoint
+    ) -> list[types_pb2.StreamOffset]:
+        """Of what the caller has, that which is here again; the rest it will not be sent twice."""
+        self._behind = (*self._behind, _Ahead(caller, have))
+        points = []
+        for point in have.offsets:
+            sent = self._delivered.get((point.choice_index, point.channel))
+            here = sum(len(text.encode()) for text in sent.texts) if sent is not None else 0
+            points.append(
+                types_pb2.StreamOffset(
+                    choice_index=point.choice_index,
+                    channel=point.channel,
+                    offset=min(point.offset, here),
+                )
+            )
+        return points
 
     def leave(self, caller: Caller) -> None:
         """The caller waits no more. The tuple is new, for this may happen while it is walked."""

@@ -160,6 +160,7 @@ class Intake:
         if isinstance(found, Entry):
             found.attach(caller, opening.attach)
             found.detach = max(found.detach, opening.detach_grace)
+            found.request_bytes = found.request_bytes or opening.data
             return found
         message = inference_pb2.InferenceResult.FromString(found)
         message.replayed = True

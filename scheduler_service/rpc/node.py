@@ -26,6 +26,7 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.relay import Relay
 from scheduler_service.rpc import status
 from scheduler_service.rpc.convert_node import SessionRefused, violation
+from scheduler_service.rpc.handover import Handover
 from scheduler_service.rpc.node_conduct import InFlight
 from scheduler_service.rpc.node_reader import NodeReader
 from scheduler_service.rpc.node_settings import Identity, NodePortSettings
@@ -63,6 +64,7 @@ class NodePort:
         join: Callable[[Principal, str], str] | None = None,
         in_flight: InFlight | None = None,
         refusals: Refusals | None = None,
+        handover: Handover | None = None,
     ) -> None:
         """
         Args:
@@ -77,6 +79,7 @@ class NodePort:
             join: says under which id an agent with that credential is known, or raises
                 JoinRefused; None: under the one it gives.
             in_flight: what a node holds in a session; None: ids of items are not judged.
+            handover: recognises work of a scheduler before; None: there is none to adopt.
             refusals: counts agents that are turned away, and what is not theirs to say.
         """
         self.post = driver_post
@@ -90,6 +93,7 @@ class NodePort:
         self._refusals = refusals or Refusals(clock)
         self._join = join
         self.in_flight = in_flight
+        self.handover = handover
         self.faults = 0  # exceptions caught: of sinks, and of our own
         self._told: set[str] = set()
         self._streams: dict[_Stream, asyncio.Task[Any]] = {}

@@ -14,7 +14,7 @@ from typing import Final
 
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.types import Attempt, Batch, Instant
-from scheduler_service.rpc.node_items import dispatch_item
+from scheduler_service.rpc.node_items import Bake, dispatch_item
 from scheduler_service.rpc.ports import Tracer
 
 log = logging.getLogger(__name__)
@@ -27,8 +27,9 @@ RESERVED_BYTES: Final = 64 * 1024  # of the largest message, for what is not ite
 class BatchQueue:
     """Batches on their way out, numbered from 1."""
 
-    def __init__(self, tracer: Tracer, max_message_bytes: int) -> None:
+    def __init__(self, tracer: Tracer, max_message_bytes: int, bake: Bake | None = None) -> None:
         self._tracer = tracer
+        self._bake = bake
         self._most = max_message_bytes - RESERVED_BYTES
         self._waiting: deque[_Work] = deque()
         self.queued = 0  # number of the last batch that came
@@ -48,10 +49,10 @@ class BatchQueue:
 
     def pack(self, message: wire_pb2.PackedConnectResponse, last: int, now: Instant) -> None:
         """Fill the message with items; none of batches above number `last`."""
-        tracer, room = self._tracer, _Room()
+        tracer, bake, room = self._tracer, self._bake, _Room()
 
         def build(attempt: Attempt) -> bytes:
-            return dispatch_item(attempt, now, tracer)
+            return dispatch_item(attempt, now, tracer, bake)
 
         while self._waiting and self._waiting[0].number <= last:
             work = self._waiting[0]

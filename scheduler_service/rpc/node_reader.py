@@ -32,6 +32,7 @@ from scheduler_service.core.relay import Relay
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Instant
 from scheduler_service.rpc import convert_node
 from scheduler_service.rpc.convert_node import SessionRefused, violation
+from scheduler_service.rpc.handover import Handover
 from scheduler_service.rpc.node_conduct import Conduct, InFlight
 from scheduler_service.rpc.node_deltas import DeltaGate
 from scheduler_service.rpc.node_settings import Identity
@@ -55,6 +56,7 @@ class Surroundings(Protocol):
     post: Callable[[Event], None]
     relay: Callable[[], Relay]
     in_flight: InFlight | None
+    handover: Handover | None
 
     def admit(self, node_id: str) -> str:
         """The id under which this agent is known."""
@@ -143,6 +145,8 @@ class NodeReader:
         if hello.cluster_id not in ("", port.identity.cluster_id):
             session.foreign = [item.dispatch_id for item in running]
             running = []
+        elif running and port.handover is not None:
+            port.handover.recognise(running, list(hello.running_items))
         session.introduce(hello, port.identity.next_epoch())
         session.descriptor = _copy(hello.descriptor)
         if report is not None:

@@ -13,7 +13,7 @@ OLDEST_PROTOCOL_VERSION = 1  # still understood
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePortSettings:
-    """Times and sizes of node sessions. All but the last two are told to the agents."""
+    """Times and sizes of node sessions. All but the last three are told to the agents."""
 
     heartbeat_interval: Duration = 1 * SECOND
     session_timeout: Duration = 3 * SECOND
@@ -21,6 +21,7 @@ class NodePortSettings:
     report_interval: Duration = 1 * SECOND
     coalesce: Duration = 5 * MILLISECOND
     max_message_bytes: int = 64 << 20
+    hands_over: bool = False  # a next scheduler may adopt what runs
     hello_timeout: Duration = 10 * SECOND  # for the first message of a stream
     reconnect_after: Duration = 200 * MILLISECOND  # asked of agents that should dial again
 

@@ -13,6 +13,7 @@ nothing waits while the stream is idle. Order that matters on the wire:
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +28,7 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.relay import Relay
 from scheduler_service.core.types import NEVER, Batch, Instant
 from scheduler_service.rpc import status
+from scheduler_service.rpc.handover import bake
 from scheduler_service.rpc.node_batches import BatchQueue
 from scheduler_service.rpc.node_settings import PROTOCOL_VERSION, Identity, NodePortSettings
 from scheduler_service.rpc.ports import Tracer
@@ -85,7 +87,8 @@ class AgentSession:
         self._acked_sent = 0
         self._acks_due = False
         self._ack_timer: asyncio.TimerHandle | None = None
-        self._batches = BatchQueue(tracer, settings.max_message_bytes)
+        baker = functools.partial(bake, clock=clock) if settings.hands_over else None
+        self._batches = BatchQueue(tracer, settings.max_message_bytes, baker)
         self._cancels: deque[tuple[int, Sequence[int], Reason]] = deque()  # after that batch
         self._drains: deque[tuple[int, DrainNode]] = deque()  # likewise
         self._ping_due = False

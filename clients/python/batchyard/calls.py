@@ -188,6 +188,8 @@ class StreamCall(Call):
     def finish(self, result: InferenceResult) -> None:
         self.carrier = None
         if not self.settled:
+            for event in self.output.complete(result):
+                self._add(event)
             self.result = result
             self._wake()
 

@@ -107,17 +107,18 @@ class Multiplexer:
         unsent = link.take_backlog()
         if self._link is link:
             self._link = None
+        self._down_since = self._loop.time()  # it may be a while until the next one answers
         for call in unsent:
             self.start(call)
         link.finish()
 
     def _ended(self, link: Link, error: BatchyardError | None) -> None:
         self._links.discard(link)
-        if self._link is link:
-            self._link = None
-        if link.opened:
+        if link.opened and self._link is link:
             self._down_since = None
             self._failed_connects = 0
+        if self._link is link:
+            self._link = None
         calls = [call for call in link.take_all() if not call.settled]
         if not calls:
             if link.opened and error is not None and _is_broken(error):

@@ -162,6 +162,26 @@ class OutputBuffer:
             calls = tool_calls_of(proto.outputs[0])
         return Result(proto, self.text(), self.text(channel=REASONING), calls)
 
+    def complete(self, proto: InferenceResult) -> list[StreamEvent]:
+        """Takes what only the result brings: the end of an output that was cut off, and whose
+        request had ended before its caller was back. Of another output, all of it.
+        """
+        if not self.begun or not proto.replayed:
+            return []
+        events: list[StreamEvent | None] = []
+        if proto.output_id != self.output_id:
+            self.start(Started(output_id=proto.output_id, restarted=True))
+            events.append(StreamEvent(restarted=True))
+        for output in proto.outputs:
+            texts = [(TEXT, output.text), (REASONING, output.reasoning)]
+            texts += [(TOOL_BASE + c.index, c.arguments_json) for c in output.tool_calls]
+            events += [
+                self.add((0, 0, text, output.index, channel, 0, ()))
+                for channel, text in texts
+                if text
+            ]
+        return [event for event in events if event is not None]
+
     def _finished_tool_calls(self) -> Iterator[ToolCall]:
         for (choice, index), head in sorted(self._tool_calls.items()):
             if choice == 0:

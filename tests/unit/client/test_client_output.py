@@ -150,3 +150,35 @@ def test_token_ids_are_dealt_out_by_their_counts() -> None:
 def test_ragged_columns_are_an_error(columns: dict[str, list[int]]) -> None:
     with pytest.raises(ProtocolError):
         list(read_deltas(TokenDeltas(offsets=[0, 1], **columns)))  # type: ignore[arg-type]
+
+
+def replay(text: str, output_id: int) -> InferenceResult:
+    """The result of a request that had ended before its caller was back."""
+    return InferenceResult(output_id=output_id, replayed=True, outputs=[Output(text=text)])
+
+
+def test_replay_brings_the_end_of_an_output_that_was_cut_off() -> None:
+    """Behaviour 56: without it the caller would take half an answer for the whole."""
+    buffer = OutputBuffer()
+    buffer.start(Started(output_id=7))
+    add(buffer, 0, "one ")
+    (event,) = buffer.complete(replay("one two", 7))
+    assert (event.text, event.offset) == ("two", 4)
+    assert buffer.text() == "one two"
+    assert buffer.complete(replay("one two", 7)) == []
+
+
+def test_replay_of_another_output_is_a_restart() -> None:
+    buffer = OutputBuffer()
+    buffer.start(Started(output_id=7))
+    add(buffer, 0, "one ")
+    restart, event = buffer.complete(replay("uno due", 9))
+    assert restart.restarted
+    assert event.text == buffer.text() == "uno due"
+
+
+def test_result_of_a_stream_that_has_all_is_no_replay() -> None:
+    buffer = OutputBuffer()
+    buffer.start(Started(output_id=7))
+    add(buffer, 0, "one")
+    assert buffer.complete(InferenceResult(output_id=7, outputs=[Output(text="one")])) == []

@@ -1,0 +1,60 @@
+"""Which nodes had a session when the last scheduler of this cluster ended?
+
+The next one waits for them before it dispatches anything (`core/adoption.py`): they may bring back
+what they run. Written when a node joins or is lost, which is rare; in one move, so that a crash
+leaves a whole file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from scheduler_service.core import records
+from scheduler_service.core.records import Record
+from scheduler_service.state_file import replace_document
+
+log = logging.getLogger(__name__)
+
+FILE: Final = "nodes.json"
+MOST: Final = 10_000
+
+
+class KnownNodes:
+    """An observer of the core that keeps the file; `before` are those of the last scheduler."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / FILE
+        self.before = self._read()
+        self._now: dict[str, None] = {}
+
+    def _read(self) -> frozenset[str]:
+        try:
+            nodes = json.loads(self._path.read_text(encoding="utf-8"))["nodes"]
+            return frozenset(str(node) for node in nodes[:MOST])
+        except FileNotFoundError:
+            return frozenset()
+        except (OSError, ValueError, KeyError, TypeError) as fault:
+            log.warning("%s is damaged (%s): no node is waited for", self._path, fault)
+            return frozenset()
+
+    def __call__(self, happened: Sequence[Record]) -> None:
+        """Look at what the core decided."""
+        changed = False
+        for record in happened:
+            if record.kind == records.NODE_JOINED and record.node_id not in self._now:
+                self._now[record.node_id] = None
+                changed = True
+            elif record.kind == records.NODE_LOST:
+                changed |= self._now.pop(record.node_id, self) is None
+        if changed:
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            replace_document(self._path, {"nodes": list(self._now)[:MOST]})
+        except OSError as fault:
+            log.warning("%s cannot be written: %s", self._path, fault)

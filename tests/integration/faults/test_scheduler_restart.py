@@ -1,0 +1,80 @@
+"""The scheduler goes and comes back while nodes work. Real processes, one cluster id."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from batchyard import AsyncStream, Result
+from node_agent.engines.simulated_text import check_text, is_seamless
+from tests.integration.cluster import Cluster, cluster, until
+
+pytestmark = pytest.mark.slow
+
+AGENT = ("slots=4", "latency=5ms", "latency_per_token=40ms")
+TOKENS = 150  # 6 s
+
+
+async def read(stream: AsyncStream) -> tuple[str, Result]:
+    """The whole stream."""
+    async with stream:
+        async for _ in stream:
+            pass
+        assert stream.result is not None
+        return stream.text, stream.result
+
+
+async def speaking(running: Cluster, count: int) -> None:
+    """Wait until so many requests have sent output."""
+
+    async def enough() -> bool:
+        found = [r async for r in running.admin.requests()]
+        return sum(r.output_tokens > 5 for r in found) >= count
+
+    await until(enough, what=f"{count} requests speak")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_running_work_is_adopted_and_not_repeated(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Streams go on without a gap or a repeat, plain calls get their answer; every one of them has
+    been run once. SIGTERM: the grace is shorter than the work, which is handed over.
+    """
+    settings = [f"state_dir={tmp_path}", "shutdown_grace=200ms"]
+    async with cluster(settings=settings) as running:
+        await running.agent("a", *AGENT)
+        await running.agent("b", *AGENT)
+        client = running.client
+        streams = [
+            asyncio.create_task(read(client.stream(f"p{n}", model="m", max_tokens=TOKENS)))
+            for n in range(4)
+        ]
+        await speaking(running, 4)
+        calls = [
+            asyncio.create_task(client.generate("[[sleep=4s]] hi", model="m", max_tokens=3))
+            for _ in range(2)
+        ]
+
+        async def all_run() -> bool:
+            report = await running.report()
+            return bool(sum(n.running for n in report.nodes) == 6)
+
+        await until(all_run)
+        await running.restart_scheduler(number)
+        for text, result in await asyncio.wait_for(asyncio.gather(*streams), 40):
+            runs = check_text(text)
+            assert is_seamless(text), runs
+            assert len(runs) == 1, "one attempt wrote all of it"
+            assert runs[0][2] == TOKENS - 1
+            assert [a.number for a in result.attempts] == [1], "it has been run once"
+        for answer in await asyncio.wait_for(asyncio.gather(*calls), 40):
+            assert answer.text
+            assert [a.number for a in answer.attempts] == [1]
+        await until(running.idle)
+        report = await running.report()
+        assert report.totals.succeeded == 6
+        assert report.totals.failovers == 0
