@@ -204,6 +204,25 @@ def test_a_core_that_decides_otherwise_is_told_at_its_first_difference(tmp_path:
     assert found.after == seconds(1)
 
 
+def test_a_fault_of_the_core_and_the_fresh_one_are_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "core.rec"
+    world = RecordedWorld(path)
+    world.agent("a", engine(slots=1))
+    world.submit()
+    with pytest.raises(AssertionError, match="time went back"):
+        world.scheduler.step(world.now - 1, [])
+    world.scheduler = world.scheduler.successor()
+    agent = world.agent("a", engine(slots=1))
+    agent.finish(world.submit())
+    world.file.close()
+    recording = read(path)
+    assert [s.fault for s in recording.steps() if s.fault] == ["AssertionError"]
+    assert [s.anew for s in recording.steps()].count(True) == 1
+    done = replay(recording)
+    assert done.difference is None
+    assert len(done.requests) == 2
+
+
 def test_first_words_are_part_of_a_recording(tmp_path: Path) -> None:
     """Two attempts are live after a broken stream; the one that speaks wins, also in the replay."""
     path = tmp_path / "core.rec"
