@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import signal
+import sys
 from pathlib import Path
 
 import grpc
@@ -125,7 +127,7 @@ async def test_watch_tells_each_result_once_also_over_a_restart(tmp_path: Path) 
 async def test_stopping_scheduler_keeps_the_items_that_run(tmp_path: Path) -> None:
     """Behaviour: a stop waits for calls, not for stored work; that goes on with the next start."""
     async with job_world(tmp_path / "state") as world:
-        await world.agent("n1", "slots=2", "latency=3s")
+        await world.agent("n1", "slots=2", "latency_per_token=100ms")
         await world.create("slow", 4)
         await until(lambda: _runs(world, "slow", 2), what="two items run")
         loop = asyncio.get_running_loop()
@@ -216,3 +218,42 @@ async def test_watcher_of_a_job_that_ends_is_told_and_let_go(tmp_path: Path) -> 
         changes = [change async for change in call]
         assert sum(len(change.results) for change in changes) == 5
         assert await call.code() is grpc.StatusCode.OK
+
+
+async def _cli(world: JobWorld, *arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "batchyard.cli", "jobs", *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "BATCHYARD_ADDRESS": world.addresses["client"]},
+    )  # fmt: skip
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def test_command_line_from_file_to_results(tmp_path: Path) -> None:
+    good = {"custom_id": "ok", "request": {"text": {"prompt": "hi"}}}
+    bad = {"custom_id": "bad", "request": {"text": {"prompt": "hi [[fail]]"}}}
+    file = tmp_path / "in.jsonl"
+    file.write_text(json.dumps(good) + "\n" + json.dumps(bad))
+    folder = tmp_path / "state"
+    async with job_world(folder) as world:
+        await world.agent("n1", "slots=2", "fail_marker='[[fail]]'")
+        code, out, err = await _cli(
+            world, "create", str(file), "-m", "m", "--id", "x", "-o", "json"
+        )
+        assert code == 0, err
+        assert json.loads(out)["counts"]["total"] == 2
+        code, out, err = await _cli(world, "watch", "x")
+        assert code == 5, "some of it succeeded"
+        assert "1 succeeded, 1 failed" in err
+        code, out, err = await _cli(world, "results", "x", "--failed", "-o", "json")
+        assert code == 0
+        (line,) = out.splitlines()
+        assert json.loads(line)["custom_id"] == "bad"
+        code, out, err = await _cli(world, "show", "y")
+        assert code == 1
+        assert "no job 'y'" in err
+        code, out, err = await _cli(world, "check", str(folder), "-o", "json")
+        assert code == 0
+        assert json.loads(out)["results"] == 2
