@@ -37,6 +37,8 @@ MODEL = "m"
 PER_STEP = 64  # requests that come in one step, as they do in one packed message
 SLOTS = 256  # over all nodes
 SHORT_QUEUE, LONG_QUEUE = 1_000, 100_000
+WAITING = (100, 1_000, 10_000, 100_000)  # of the figure
+NODES = (1, 8, 32, 128, 1_000)
 
 
 class Bed:
@@ -190,6 +192,22 @@ def _with_queue(length: int, requests: int) -> float:
     return cost
 
 
+def _with_nodes(nodes: int, requests: int) -> float:
+    return Bed(nodes, slots=max(SLOTS, nodes)).cost_us(requests)
+
+
+def curves(requests: int) -> dict[str, float]:
+    """Microseconds of a request by what waits and by nodes."""
+    costs = {}
+    for waiting in WAITING:
+        costs[f"waiting {waiting}"] = _with_queue(waiting, requests)
+        gc.collect()
+    for nodes in NODES:
+        costs[f"nodes {nodes}"] = _with_nodes(nodes, requests)
+        gc.collect()
+    return costs
+
+
 def measure(requests: int, waiting: int) -> dict[str, float]:
     """All costs, in microseconds; each by itself in a world of its own."""
     work: dict[str, Callable[[], float]] = {
@@ -215,10 +233,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.core_costs", allow_abbrev=False)
     parser.add_argument("--requests", type=int, default=20_000, help="for each cost")
     parser.add_argument("--waiting", type=int, default=LONG_QUEUE, help="in the long queue")
+    parser.add_argument("--curves", action="store_true", help="only by queue length and nodes")
     parser.add_argument("--exit-with-stdin", action="store_true", help="it ends by itself")
     gc.set_threshold(50_000, 20, 50)  # as the service does
     options = parser.parse_args()
-    print(json.dumps(measure(options.requests, options.waiting)), flush=True)
+    act = curves(options.requests) if options.curves else measure(options.requests, options.waiting)
+    print(json.dumps(act), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import table
+from benchmarks import core_figure, table
 from benchmarks.machine import ROOT
 
 DOCUMENT = ROOT / "docs" / "performance.md"
+FIGURE = ROOT / "docs" / "performance-core.svg"
 BEGIN, END = "<!-- results: begin", "<!-- results: end -->"
 
 
@@ -38,8 +39,11 @@ def current(text: str) -> str:
 
 
 def write(path: Path) -> None:
-    """Rewrite the document's table from this results file."""
+    """Rewrite the document's table, and its figure, from this results file."""
     results = json.loads(path.read_text(encoding="utf-8"))
+    drawn = core_figure.figure(results)
+    if drawn is not None:
+        FIGURE.write_text(drawn, encoding="utf-8")
     text = DOCUMENT.read_text(encoding="utf-8")
     fresh = section(results, path.relative_to(ROOT).as_posix())
     DOCUMENT.write_text(text.replace(current(text), fresh), encoding="utf-8")

@@ -13,10 +13,12 @@ take any number.
 
 One target cannot hold as put, "better than least loaded in both": shorter waits of the urgent *and*
 of the least urgent. On the same slots no order changes the sum of waits by work (Kleinrock; E1
-shows it to the nanosecond), so what the urgent gain, others pay. A router that sees each node as it
-is at every instant wastes little over a central queue (`mean of all`), and the least urgent fare
-better with it, because they are treated alike. What such routers see is a few seconds old, though:
-with a look at most 5 s old they herd, and that one is held to both.
+shows it to the nanosecond), so what the urgent gain, others pay: the p99 wait of priority 1 is
+longer than under any rule that treats all alike, with a central queue or without. What a central
+queue itself is worth shows between equals, `fifo` and the router, in the mean wait of all: little
+while the router sees each node as it is at that very instant. Routers see their nodes as they were
+some seconds ago; with a look at most 5 s old they herd, and lose both the urgent starts and the
+mean.
 
 The curves sweep the two constants of the default over the first twenty minutes: how often the
 oldest goes first (`floor_every`), and how many levels waiting lifts a request (`levels`).
@@ -190,12 +192,12 @@ def compared(trace: str, found: Mapping[str, Outcome]) -> list[Row]:
               mine.late < strict.late),
         holds(f"urgent starts in time, against {ROUTER}", "more", points(router),
               mine.urgent > router.urgent),
-        holds(f"mean wait of all, against {ROUTER}", "less",
-              f"{mine.mean:.2f} s against {router.mean:.2f} s", mine.mean < router.mean),
+        holds(f"mean wait of all, fifo against {ROUTER}", "less",
+              f"{fifo.mean:.2f} s against {router.mean:.2f} s", fifo.mean < router.mean),
         holds(f"urgent starts in time, against {STALE_ROUTER}", "more", points(stale),
               mine.urgent > stale.urgent),
-        holds(f"p99 wait of priority 1, against {STALE_ROUTER}", "less", waits(stale),
-              mine.late < stale.late),
+        holds(f"mean wait of all, against {STALE_ROUTER}", "less",
+              f"{mine.mean:.2f} s against {stale.mean:.2f} s", mine.mean < stale.mean),
         holds("tokens per second, all five", "within 1 %", f"{100 * apart:.2f} % apart",
               apart <= 0.01),
     ]  # fmt: skip
