@@ -12,7 +12,7 @@ RUFF := $(BIN)/ruff
 .DEFAULT_GOAL := help
 # The tools that look at dependencies have many of their own: they get an environment of theirs.
 SUPPLY := .cache/supply
-.PHONY: help setup model gen gen-check check test-fast test test-browser demo bench experiments lock audit sbom clean
+.PHONY: help setup model gen gen-check check test-fast test test-browser test-engines demo bench experiments lock audit sbom clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ test: check model ## All that CI runs: the checks, then every test
 
 test-browser: $(STAMP) .cache/browser/axe_playwright_python/axe.min.js ## Test the dashboard in Chromium, where there is one
 	$(PYTEST) -m browser tests/browser -rs
+
+test-engines: model ## Drive real engines through the scheduler: llama.cpp, Triton, vLLM on the CPU
+	@$(BIN)/python scripts/engine_environments.py
+	$(PYTEST) --engines tests/engines
 
 demo: model ## Play a peak against a real model on this machine, in under two minutes
 	@$(BIN)/batchyard demo

@@ -22,6 +22,7 @@ class Arguments:
     config: Path | None
     flags: dict[str, Any]  # nested, as in the file
     check: bool
+    doctor: bool
     exit_with_stdin: bool
 
 
@@ -45,7 +46,11 @@ def parse(argv: list[str] | None = None) -> Arguments:
     check = options.check_config
     config = check if isinstance(check, Path) else options.config
     return Arguments(
-        config=config, flags=flags, check=bool(check), exit_with_stdin=options.exit_with_stdin
+        config=config,
+        flags=flags,
+        check=bool(check),
+        doctor=options.doctor,
+        exit_with_stdin=options.exit_with_stdin,
     )
 
 
@@ -87,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         help="any key of the file, dotted; the value is YAML")  # fmt: skip
     add("--check-config", nargs="?", const=True, type=Path, metavar="FILE",
         help="check the configuration (of FILE) and exit: 0 good, 1 not")  # fmt: skip
+    add("--doctor", action="store_true",
+        help="look at the engines, GPUs and the scheduler, say what to mend, and exit")  # fmt: skip
     add("--exit-with-stdin", action="store_true",
         help="exit when standard input closes, so that no orphan stays behind")  # fmt: skip
     return parser

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from node_agent import doctor
 from node_agent.app import EXIT_USAGE, App
 from node_agent.config_sources import LoadedConfig
 from node_agent.engines.interface import Engine
@@ -23,17 +24,25 @@ def check_engine(engine_id: str, kind: str, options: dict[str, Any]) -> Engine:
     return build_engine(engine_id=engine_id, kind=kind, options=options)
 
 
+async def examine(loaded: LoadedConfig) -> int:
+    """Look at what an agent of this configuration would need; 0: all is well, 1: not."""
+    return await doctor.examine(loaded.config, _engines(loaded))
+
+
 async def until_drained(loaded: LoadedConfig, *, exit_with_stdin: bool) -> int:
     """Work; return the exit code."""
-    engines = {
-        engine.engine_id: check_engine(engine.engine_id, engine.kind, engine.options)
-        for engine in loaded.config.engines
-    }
     try:
-        app = App(loaded, engines, environ=os.environ)
+        app = App(loaded, _engines(loaded), environ=os.environ)
     except DialError as fault:
         sys.stderr.write(f"batchyard agent: {fault}\n")
         return EXIT_USAGE
     if exit_with_stdin:
         watch_stdin(app.on_parent_gone)
     return await app.run()
+
+
+def _engines(loaded: LoadedConfig) -> dict[str, Engine]:
+    return {
+        engine.engine_id: check_engine(engine.engine_id, engine.kind, engine.options)
+        for engine in loaded.config.engines
+    }

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # Behind a proxy for the way out, what is on this machine is reached without it: gRPC and urllib
 # would ask it for loopback, too. Processes that tests start inherit this.
 os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
+
+REAL_ENGINES = Path(__file__).parent / "engines"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test-engines` drives real engines, each in an environment of its own."""
+    parser.addoption("--engines", action="store_true", help="also drive real engines")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the real engines out, unless they are asked for."""
+    if collection_path == REAL_ENGINES and not config.getoption("--engines"):
+        return True
+    return None
+
 
 LOST = ("was destroyed", "never retrieved")
 

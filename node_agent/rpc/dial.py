@@ -62,7 +62,7 @@ class Dialer:
             DialError: the token cannot be read now.
         """
         metadata = self._metadata()
-        async with self._channel(address) as channel:
+        async with self.channel(address) as channel:
             call: Any = channel.stream_stream(METHOD)(metadata=metadata)
             try:
                 yield call
@@ -78,7 +78,8 @@ class Dialer:
         except SecretFileError as fault:
             raise DialError(str(fault)) from None
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """A new channel, encrypted as configured."""
         if self._files is None:
             return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         identity = self._files.refresh()
