@@ -214,7 +214,7 @@ def _about(options: argparse.Namespace, recording: Recording, history: Recalled)
         "file": str(recording.path),
         "workload": recording.path.name,
         "requests": len(history.arrivals),
-        "nodes": f"{len(history.lives)} recorded nodes",
+        "nodes": f"{len({life.node_id for life in history.lives})} recorded nodes",
         "objective": settings.in_words(settings.objective(options)),
         "seed": recording.settings.seed,
     }
