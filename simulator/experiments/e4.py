@@ -34,6 +34,7 @@ from simulator.experiments.parallel import spread
 from simulator.experiments.verdicts import Experiment, Findings, Row, holds, near
 from simulator.fleet import Fleet, Group, static
 from simulator.kinds import NodeKind
+from simulator.pages.charts import Chart, Line, linear
 from simulator.simulation import Plan, Run, simulate
 from simulator.workload.arrival import Arrival
 from simulator.workload.lengths import fixed
@@ -105,15 +106,39 @@ def whole_batches(slots: int, cost: IterationCost) -> NodeKind:
     return NodeKind(name="static", make=make, slots=slots, mode=EngineMode.STATIC)
 
 
-def curve() -> list[Row]:
-    """The second token of a batch that holds 512 tokens each comes one step after the first."""
-    rows, steps = [], {}
-    for batch, milliseconds, rate in CURVE:
+def step_times() -> dict[int, float]:
+    """Ms between tokens by batch: the second token of a batch that holds 512 tokens each comes one
+    step after the first.
+    """
+    steps = {}
+    for batch, *_ in CURVE:
         start = SECOND  # once the node is there
         run = play(continuous(batch), [Arrival(start, 511, 2) for _ in range(batch)])
         columns = run.metrics.rows
-        step = (columns.total[0] - columns.first_output[0]) / MILLISECOND
-        steps[batch] = step
+        steps[batch] = (columns.total[0] - columns.first_output[0]) / MILLISECOND
+    return steps
+
+
+def curve_chart() -> Chart:
+    """Tokens per second against the time between them."""
+    steps = step_times()
+    rates = [1000 * batch / step for batch, step in steps.items()]
+    line = Line(name="batches of 1, 2, 4 ... 64", colour=0, x=list(steps.values()), y=rates,
+                dots=True)  # fmt: skip
+    return Chart(
+        title="Tokens per second against ms between tokens, 8xH100, 70B, context 512",
+        about="Each dot doubles the batch.",
+        lines=[line],
+        x=linear(line.x, label="ms between tokens"),
+        y=linear(line.y),
+    )
+
+
+def curve() -> list[Row]:
+    """Against the measured table."""
+    rows, steps = [], step_times()
+    for batch, milliseconds, rate in CURVE:
+        step = steps[batch]
         rows.append(near(f"batch {batch}: ms between tokens", milliseconds, step, share=0.01))
         rows.append(near(f"batch {batch}: tokens/s", rate, 1000 * batch / step, share=0.015))
     gain, cost = 64 * steps[1] / steps[64], steps[64] / steps[1]
@@ -317,7 +342,8 @@ def delays(short: bool) -> list[Row]:
 def measure(short: bool) -> Findings:
     """Everything."""
     rows = curve() + knee(short) + static_against_continuous(short)
-    return Findings(rows + chunks(short) + delays(short))
+    found = rows + chunks(short) + delays(short)
+    return Findings(found, charts={"curve": curve_chart()})
 
 
 E4 = Experiment("e4", "Batching: the curve, static and continuous, chunks, waiting", measure)

@@ -31,6 +31,7 @@ from simulator.experiments.parallel import spread
 from simulator.experiments.queueing import mg1_sjf_wait, mg1_wait
 from simulator.experiments.verdicts import Experiment, Findings, Row, exactly, holds, near
 from simulator.fleet import Group
+from simulator.pages.charts import Chart, Line, linear
 from simulator.predictors import oracle
 from simulator.simulation import Plan, simulate
 from simulator.workload.arrival import Arrival
@@ -240,12 +241,34 @@ def live(trace: str, short: bool) -> list[Row]:
     return rows
 
 
+def closed_chart(trace: str) -> Chart:
+    """Both formulas over the load."""
+    services = [service(pair) for pair in pairs_of(trace)]
+    mean = sum(services) / len(services)
+    second = sum(s * s for s in services) / len(services)
+    loads = list(TABLE[trace])
+    lines = [
+        Line(name="first come", colour=0, dots=True, x=loads,
+             y=[mg1_wait(rho / mean, mean, second) for rho in loads]),
+        Line(name="shortest first", colour=1, dots=True, x=loads,
+             y=[mg1_sjf_wait(rho / mean, services) for rho in loads]),
+    ]  # fmt: skip
+    return Chart(
+        title=f"{trace}: mean wait in s over the load",
+        about="By the closed forms.",
+        lines=lines,
+        x=linear([1.0], label="load"),
+        y=linear([y for line in lines for y in line.y]),
+    )
+
+
 def measure(short: bool) -> Findings:
     """Everything."""
     rows = list(itertools.chain.from_iterable(closed_forms(trace) for trace in TABLE))
     for trace in TABLE:
         rows += live(trace, short)
-    return Findings(rows + simulated(short))
+    charts = {trace: closed_chart(trace) for trace in TABLE}
+    return Findings(rows + simulated(short), charts=charts)
 
 
 E5 = Experiment("e5", "Shortest job first against first come", measure)
