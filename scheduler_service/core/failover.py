@@ -231,7 +231,9 @@ def _refused(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
         pause = state.settings.health.refused_pause
         attempt.engine.blocked_until = state.now + pause
         state.timers.set(("unblock", node.node_id), state.now + pause)
-    ledger.end(state, attempt, AttemptState.REFUSED, item.reason, item.message)
+    taken_back = item.reason is Reason.NODE_DRAINING and attempt.running  # at the drain's end
+    how = AttemptState.CANCELLED if taken_back else AttemptState.REFUSED
+    ledger.end(state, attempt, how, item.reason, item.message)
     give_back(state, attempt)
 
 

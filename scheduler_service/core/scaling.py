@@ -91,6 +91,16 @@ def on_node_joined(state: State, node: Node) -> None:
             demand.note_joined(state.pools[model], state.now, timeout)
 
 
+def on_node_gone(state: State, node: Node) -> None:
+    """A node that was there is not one that starts: whether another is wanted, the policy says."""
+    if node.availability is not NodeAvailability.ACTIVE:
+        return  # it was not counted any more
+    for model in dict.fromkeys(m for e in node.engines.values() for m in e.models):
+        pool = state.pools[model]
+        if pool.scale.desired:
+            pool.scale.desired = max(len(ready_nodes(pool)), pool.scale.desired - 1)
+
+
 def _starting(state: State, pool: Pool, ready: int) -> int:
     """Nodes asked for that have not joined; those that take too long count no more."""
     scale = pool.scale

@@ -398,6 +398,7 @@ def lose(state: State, node: Node, why: str) -> None:
             ledger.end(state, attempt, AttemptState.LOST, Reason.NODE_LOST, why)
             failover.retry(state, attempt)
     ledger.check_drained(state, node)
+    scaling.on_node_gone(state, node)
     _note_empty_pools(state, node)
     state.timers.set(("forget", node.node_id), state.now + state.settings.health.lost_memory)
 
@@ -407,8 +408,9 @@ def _leave(state: State, node: Node) -> None:
     move_health(node, NodeHealth.LOST)
     node.lost_at = state.now
     node.state_reason = "it left"
-    ledger.check_drained(state, node)
     state.rebuild_pools()
+    scaling.on_node_gone(state, node)
+    ledger.check_drained(state, node)
     _note_empty_pools(state, node)
     state.timers.set(("forget", node.node_id), state.now + state.settings.health.lost_memory)
 

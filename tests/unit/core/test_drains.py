@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from scheduler_service.core import events as ev
-from scheduler_service.core.outcomes import NodeAvailability, Outcome, Reason, RequestState
+from scheduler_service.core.outcomes import (
+    AttemptState,
+    NodeAvailability,
+    Outcome,
+    Reason,
+    RequestState,
+)
 from scheduler_service.core.types import SECOND, Drain
 from tests.builders import Agent, World, engine, seconds
 
@@ -214,3 +220,17 @@ def test_lifted_drain_ends_its_proof_and_leaves_the_work_alone() -> None:
     world.advance(10)
     assert len(a.running()) == 2
     assert world.noted("failover") == []
+
+
+def test_running_item_that_the_drain_takes_back_was_not_refused() -> None:
+    """It ran, until the grace was over: its attempt reads cancelled, and is not charged."""
+    world, a, b = draining()
+    running, waiting = a.running()
+    a.run(running)
+    a.finish(running, waiting, reason=Reason.NODE_DRAINING, refused=True)
+    assert running.attempts[0].state is AttemptState.CANCELLED
+    assert waiting.attempts[0].state is AttemptState.REFUSED
+    assert (running.charged, waiting.charged) == (1, 1)
+    assert sorted(drain_of(world).moved) == sorted([running.request_id, waiting.request_id])
+    b.finish(*b.running())
+    world.assert_idle()

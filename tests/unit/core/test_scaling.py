@@ -260,3 +260,18 @@ def test_scaling_is_off_unless_enabled() -> None:
     world.submit(50)
     world.advance(60)
     assert asked(world) == []
+
+
+def test_lost_node_is_not_taken_for_one_that_starts() -> None:
+    """The pool is back at its minimum within two ticks, not when the start would have timed out."""
+    world = scaled(min_nodes=2, max_nodes=4)
+    world.advance(1)
+    first = managed(world, "a")
+    managed(world, "b")
+    world.advance(2)
+    before = asked(world)
+    first.die()
+    world.advance(5)
+    assert asked(world)[len(before) :] == [2], "one more is asked for, once"
+    pool = world.scheduler.state.pools["m"]
+    assert pool.scale.desired == 2
