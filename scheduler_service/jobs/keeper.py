@@ -26,7 +26,7 @@ from scheduler_service.jobs.watchers import Watchers
 
 log = logging.getLogger(__name__)
 
-TIDY_EVERY_S: Final = 5.0
+TIDY_EVERY_S: Final = 2.0
 LOOK_EVERY_S: Final = 0.25  # at what runs, for those who watch
 _PENDING: Final = 10_000  # jobs whose start is noted after a restart
 STORE_S: Final = 5.0  # at the end, for results that wait to be stored

@@ -13,7 +13,7 @@ from tests.integration.jobs.job_world import job_world
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 SLOTS = 8
-CALLS = 24
+CALLS = 20
 RATE = 4.0  # calls a second
 MOST_S = 2.0  # that nearly all of them may wait
 
@@ -22,7 +22,7 @@ async def test_calls_start_soon_though_a_job_fills_every_slot(tmp_path: Path) ->
     draw = Random(3)
     async with job_world(tmp_path / "state") as world:
         await world.agent("n1", f"slots={SLOTS}", "latency_per_token=62ms")
-        await world.create("night", 200)
+        await world.create("night", 120)
         await world.until_finished("night", SLOTS)
 
         async def call(number: int) -> float:
