@@ -1,7 +1,7 @@
 """What will the simulated engine do with this item? Decided whole when it is submitted, by seed.
 
-Sampling parameters change nothing, and guided decoding is accepted but does not shape the text;
-max_tokens, min_tokens, stop and n are honoured.
+Sampling parameters change nothing; max_tokens, min_tokens, stop and n are honoured. Guided
+decoding (but for the regular expression ".*"), token ids and log probabilities are refused by name.
 
 Prompts may hold directives (`simulated_directives.py`).
 """
@@ -22,6 +22,7 @@ from node_agent.engines.simulated_options import SimulatedModel, SimulatedOption
 from node_agent.engines.simulated_outputs import embedding_outputs, raw_outputs, tensor_outputs
 from node_agent.engines.simulated_text import check_text, nonce_of, token, tokens
 
+ANYTHING = ".*"  # the one expression that its text is sure to match
 UNNAMED_LENGTH = 16  # tokens of an answer, where neither options nor request say
 _FAIL_PURPOSE = 1
 _JITTER_PURPOSE = 2
@@ -141,6 +142,11 @@ def _generative(
     directives: Directives,
 ) -> Plan:
     params = item.request.params
+    constraint = params.WhichOneof("constraint")
+    if constraint == "regex" and params.regex == ANYTHING:
+        constraint = None
+    if constraint is not None or item.request.HasField("output"):
+        _refuse_what_it_cannot(item.request.output, constraint)
     choices = params.n or 1
     plan = Plan(inputs=min(choices, options.slots), input_tokens=input_tokens)
     if item.continuation is not None:
@@ -162,6 +168,22 @@ def _generative(
     if params.stop:
         _apply_stop(plan, params.stop)
     return plan
+
+
+def _refuse_what_it_cannot(output: inference_pb2.OutputOptions, constraint: str | None) -> None:
+    """Guided text, ids and log probabilities need a model: dropping the wish would be a lie."""
+    wishes = {f"output.{name}": getattr(output, name) for name in ("token_ids", "omit_text")}
+    wishes["output.logprobs"] = output.HasField("logprobs")
+    wishes[f"params.{constraint}"] = constraint is not None
+    for place, wished in wishes.items():
+        if wished:
+            feature = place.partition(".")[2]
+            raise _refusal(
+                types_pb2.ERROR_REASON_UNSUPPORTED_FEATURE,
+                f"the simulated engine cannot do {feature}",
+                field=f"request.{place}",
+                metadata={"feature": feature},
+            )
 
 
 def _tokens_left(item: Item, plan: Plan, model: SimulatedModel, limit: int | None) -> int:

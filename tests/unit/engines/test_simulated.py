@@ -361,3 +361,19 @@ async def test_profile_is_told_where_it_is_known() -> None:
     assert times == {1: 21000, 2: 22000, 4: 24000}
     assert engine().load().profiles == {}
     assert engine(mode="static", latency_per_token="1ms").load().profiles == {}
+
+
+async def test_what_needs_a_model_is_refused_by_name() -> None:
+    async with serving(build_engine(engine_id="e", kind="simulated", options={}), "simulated") as b:
+        wishes: list[dict[str, Any]] = [
+            {"json_schema": "{}"},
+            {"regex": "a"},
+            {"json_object": True},
+        ]
+        items = [b.item(**wish) for wish in wishes]
+        for name, value in (("logprobs", 0), ("token_ids", True)):
+            items.append(b.item())
+            setattr(items[-1].request.output, name, value)
+        refused = [(await b.run(item)).error for item in items]
+        features = [error.metadata["feature"] for error in refused if error is not None]
+        assert features == ["json_schema", "regex", "json_object", "logprobs", "token_ids"]
