@@ -8,8 +8,8 @@ import sys
 
 import service_kit.before_grpc  # noqa: F401 # first, for what it sets
 from node_agent import arguments, config_sources, serve
-from node_agent.app import EXIT_USAGE, log_origins
-from service_kit import logs
+from node_agent.app import EXIT_USAGE
+from service_kit import config_show, logs
 from service_kit.event_loop import loop_factory
 
 
@@ -24,8 +24,9 @@ def main(argv: list[str] | None = None) -> int:
     except config_sources.ConfigError as fault:
         sys.stderr.write(f"batchyard agent: the configuration cannot be used:\n{fault}\n")
         return EXIT_USAGE
+    if options.show:
+        return config_show.tell(loaded.config, loaded.origins)
     writer = logs.set_up(form=loaded.config.log.format, level=loaded.config.log.level)
-    log_origins(loaded, loaded.config)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             if options.doctor:

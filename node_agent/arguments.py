@@ -23,6 +23,7 @@ class Arguments:
     flags: dict[str, Any]  # nested, as in the file
     check: bool
     doctor: bool
+    show: bool
     exit_with_stdin: bool
 
 
@@ -50,6 +51,7 @@ def parse(argv: list[str] | None = None) -> Arguments:
         flags=flags,
         check=bool(check),
         doctor=options.doctor,
+        show=options.show_config,
         exit_with_stdin=options.exit_with_stdin,
     )
 
@@ -94,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         help="check the configuration (of FILE) and exit: 0 good, 1 not")  # fmt: skip
     add("--doctor", action="store_true",
         help="look at the engines, GPUs and the scheduler, say what to mend, and exit")  # fmt: skip
+    add("--show-config", action="store_true",
+        help="print every value in force and where it comes from, and exit")  # fmt: skip
     add("--exit-with-stdin", action="store_true",
         help="exit when standard input closes, so that no orphan stays behind")  # fmt: skip
     return parser

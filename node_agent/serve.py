@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from node_agent import doctor
-from node_agent.app import EXIT_USAGE, App
+from node_agent.app import EXIT_USAGE, App, log_origins
 from node_agent.config_sources import LoadedConfig
 from node_agent.engines.interface import Engine
 from node_agent.engines.registry import build_engine
@@ -31,6 +31,7 @@ async def examine(loaded: LoadedConfig) -> int:
 
 async def until_drained(loaded: LoadedConfig, *, exit_with_stdin: bool) -> int:
     """Work; return the exit code."""
+    log_origins(loaded, loaded.config)
     try:
         app = App(loaded, _engines(loaded), environ=os.environ)
     except DialError as fault:

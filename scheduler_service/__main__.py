@@ -8,7 +8,7 @@ import sys
 
 import service_kit.before_grpc  # noqa: F401 # first, for what it sets
 from scheduler_service import arguments, config_sources, serve
-from service_kit import logs
+from service_kit import config_show, logs
 from service_kit.event_loop import loop_factory
 
 
@@ -22,6 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     except config_sources.ConfigError as fault:
         sys.stderr.write(f"batchyard scheduler: the configuration cannot be used:\n{fault}\n")
         return 2
+    if options.show:
+        return config_show.tell(loaded.config, loaded.origins)
     writer = logs.set_up(form=loaded.config.log.format, level=loaded.config.log.level)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

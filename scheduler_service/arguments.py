@@ -15,6 +15,7 @@ class Arguments:
     config: Path | None
     flags: list[str]  # "section.key=value"
     check: bool
+    show: bool
     exit_with_stdin: bool
 
 
@@ -39,6 +40,7 @@ def parse(argv: list[str] | None = None) -> Arguments:
         config=check if isinstance(check, Path) else options.config,
         flags=flags,
         check=bool(check),
+        show=options.show_config,
         exit_with_stdin=options.exit_with_stdin,
     )
 
@@ -78,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--log-level", choices=("error", "warning", "info", "debug", "trace"))
     add("--set", action="append", default=[], metavar="KEY=VALUE",
         help="any key of the file, dotted; the value is YAML")  # fmt: skip
+    add("--show-config", action="store_true",
+        help="print every value in force and where it comes from, and exit")  # fmt: skip
     add("--exit-with-stdin", action="store_true", help="stop when standard input closes")
     add("--check-config", nargs="?", const=True, type=Path, metavar="FILE",
         help="check the configuration (of FILE) and exit: 0 good, 1 not")  # fmt: skip

@@ -37,7 +37,7 @@ ENTRIES = {
     "simulate": Entry(_AT + "services:simulate", "Compare policies on a trace, in simulated time."),
     "plan": Entry(_AT + "services:plan", "How many nodes of which kind a workload needs."),
     "replay": Entry(_AT + "services:replay", "Run a recorded scheduler's decisions again."),
-    "config": Entry(_AT + "config:config", "Check a configuration file."),
+    "config": Entry(_AT + "config:config", "Check a configuration file, show what is in force."),
     "context": Entry(_AT + "context:context", "Remember schedulers by name.", ("contexts",)),
     "completion": Entry(_AT + "completion:completion", "Print the shell's completion script."),
     "version": Entry(_AT + "version:version", "Print the version."),
