@@ -12,7 +12,7 @@ RUFF := $(BIN)/ruff
 .DEFAULT_GOAL := help
 # The tools that look at dependencies have many of their own: they get an environment of theirs.
 SUPPLY := .cache/supply
-.PHONY: help setup model gen gen-check check test-fast test test-browser test-engines demo bench experiments lock audit sbom clean
+.PHONY: help setup model gen gen-check check test-fast test test-browser test-engines demo bench experiments chaos lock audit sbom clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench: $(STAMP) ## Measure the scheduler; prints a table and saves JSON
 
 experiments: $(STAMP) ## Run every experiment in the simulator; writes docs/experiments.md
 	@$(BIN)/python -m simulator.experiments --document
+
+chaos: $(STAMP) ## Break real processes under load, and check every promise (CHAOS_FLAGS="--minutes 10 --seed 7")
+	@$(BIN)/python -m tests.chaos $(CHAOS_FLAGS)
 
 lock: $(SUPPLY)/.installed ## Pin what pyproject.toml wants, with hashes; LOCK_FLAGS=--upgrade: the newest
 	@$(SUPPLY)/bin/python scripts/lock.py $(LOCK_FLAGS)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-from collections.abc import AsyncIterator
 
 import grpc
 import pytest
@@ -19,54 +17,9 @@ from batchyard.v1 import (
 )
 from node_agent.engines.simulated_text import check_text, is_seamless
 from tests.integration.cluster import Cluster, Process, cluster, until
+from tests.integration.link import Link
 
 pytestmark = pytest.mark.slow
-
-
-class Link:
-    """A TCP proxy. While `up` is clear, nothing passes and no connection is closed."""
-
-    def __init__(self, target: str) -> None:
-        self.host, _, port = target.rpartition(":")
-        self.port = int(port)
-        self.up = asyncio.Event()
-        self.up.set()
-        self.address = ""
-        self._pumps: set[asyncio.Task[None]] = set()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(self.host, self.port)
-        for source, sink in ((reader, back), (there, writer)):
-            pump = asyncio.create_task(self._pump(source, sink))
-            self._pumps.add(pump)
-            pump.add_done_callback(self._pumps.discard)
-
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            try:
-                while data := await source.read(65536):
-                    await self.up.wait()
-                    sink.write(data)
-                    await sink.drain()
-                await self.up.wait()
-            finally:
-                sink.close()
-                await sink.wait_closed()
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def to(cls, target: str) -> AsyncIterator[Link]:
-        link = cls(target)
-        server = await asyncio.start_server(link._serve, "127.0.0.1", 0)
-        link.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        try:
-            yield link
-        finally:
-            server.close()
-            pumps = list(link._pumps)
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
 
 
 async def _whole(running: Cluster, tokens: int) -> tuple[str, Result]:
