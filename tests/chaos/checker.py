@@ -1,8 +1,8 @@
 """Was every promise kept? Judges a history; pure, so that it can be shown to find faults.
 
 Calls: invoked(tokens), then exactly one of ok(text, dispatch_ids), failed(reason, partial) and
-unknown; between them cancel_sent and cancel_acknowledged. heard(messages) is what a raw stream got, in order;
-again(text, replayed) the answer to the same request id after ok.
+unknown; between them cancel_sent and cancel_acknowledged. heard(messages) is what a raw stream got,
+in order; again(text, replayed) the answer to the same request id after ok.
 Jobs: invoked(items), acknowledged, results(rows) at each look, cancelled(rows), ended(rows).
 Nodes: seen(epoch, term). Gauges: start and end(**what is not zero). Logs: bad(line).
 """
