@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -41,10 +42,11 @@ BATCHES = st.lists(RECIPES, min_size=PER_EXAMPLE, max_size=PER_EXAMPLE)
 class Attacked:
     """A scheduler, an honest agent, an honest client, and someone who means no good."""
 
-    def __init__(self, world: World, path: str, first: bytes) -> None:
+    def __init__(self, world: World, path: str, valid: Sequence[Message]) -> None:
         self.world = world
         self.path = path
-        self.first = first
+        self.valid = valid
+        self.first = valid[0].SerializeToString()
         self.sent = 0
         self.streams = 0
         self.heard = 0  # streams that were answered
@@ -55,9 +57,9 @@ class Attacked:
             f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)]
         )
 
-    async def send(self, messages: Sequence[bytes]) -> None:
+    async def send(self, batch: Sequence[Recipe]) -> None:
         """All of them, on as many streams as it takes: each may end the one it comes on."""
-        waiting = deque(messages)
+        waiting = deque(batch)
         while waiting:
             before = len(waiting)
             call = self.channel.stream_stream(self.path)()
@@ -67,7 +69,8 @@ class Attacked:
                 if self.streams % 4:
                     await self._write(call, self.first, reader)
                 while waiting and not reader.done():
-                    await self._write(call, waiting[0], reader)
+                    pantry = Pantry(self.valid, valid_messages.LIVE, self.live())
+                    await self._write(call, cook(waiting[0], pantry), reader)
                     waiting.popleft()
                 await call.done_writing()
                 await asyncio.wait({reader}, timeout=END_S)
@@ -132,12 +135,11 @@ def test_hostile_messages_disturb_nobody(side: str) -> None:
     nothing is logged as an error.
     """
     path, make_valid = STREAMS[side]
-    valid = make_valid()
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         world = runner.run(stack.enter_async_context(running_world()))
-        runner.run(world.add_agent(slots=4, latency="2ms"))
-        attacked = Attacked(world, path, valid[0].SerializeToString())
+        runner.run(world.add_agent(slots=4, latency_per_token="4ms"))
+        attacked = Attacked(world, path, make_valid())
         epoch = world.state.nodes["n1"].epoch
         runner.run(attacked.honest())
         stream = world.streams[0]
@@ -151,11 +153,10 @@ def test_hostile_messages_disturb_nobody(side: str) -> None:
         def attack(batch: list[Recipe]) -> None:
             async def both() -> None:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(attacked.honest())
                     group.create_task(attacked.accomplice())
-                    await asyncio.sleep(0)
-                    pantry = Pantry(valid, valid_messages.LIVE, attacked.live())
-                    await attacked.send([cook(recipe, pantry) for recipe in batch])
+                    sending = group.create_task(attacked.send(batch))
+                    while not sending.done():
+                        await attacked.honest()
 
             runner.run(both())
 
