@@ -14,6 +14,7 @@ from node_agent.rpc import durations
 
 # A mean over neighbours is good enough above 8, and keeps a report small.
 CONCURRENCIES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
+PROMPT_LEAST = 64  # tokens of a prompt that tells a rate
 MEMORY = 50  # samples after which a new one weighs 1/50
 
 
@@ -53,8 +54,10 @@ class ServiceTimes:
         times.points.setdefault(bucket, Mean()).add(seconds)
 
     def add_prefill(self, model: str, tokens: int, seconds: float) -> None:
-        """A prompt of so many tokens took this long."""
-        if tokens > 0 and seconds > 0:
+        """A prompt of so many tokens took this long. Short ones do not count: what they take is
+        mostly the same for any prompt, and a rate made of it would hold back all that could run.
+        """
+        if tokens >= PROMPT_LEAST and seconds > 0:
             times = self._models.setdefault(model, ModelTimes())
             times.prefill_tokens_per_s.add(tokens / seconds)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node_agent.service_times import MEMORY, Mean, ServiceTimes
+from node_agent.service_times import MEMORY, PROMPT_LEAST, Mean, ServiceTimes
 
 
 def test_times_are_reported_by_concurrency_rising() -> None:
@@ -20,7 +20,13 @@ def test_what_cannot_be_is_not_taken_in() -> None:
     times = ServiceTimes()
     times.add_run("m", 0, 1.0)
     times.add_prefill("m", 0, 1.0)
-    times.add_prefill("m", 5, 0.0)
+    times.add_prefill("m", 500, 0.0)
+    assert times.profiles() == {}
+
+
+def test_short_prompts_tell_no_rate() -> None:
+    times = ServiceTimes()
+    times.add_prefill("m", PROMPT_LEAST - 1, 1.0)
     assert times.profiles() == {}
 
 
