@@ -164,13 +164,15 @@ class OutputBuffer:
 
     def complete(self, proto: InferenceResult) -> list[StreamEvent]:
         """Takes what only the result brings: the end of an output that was cut off, and whose
-        request had ended before its caller was back. Of another output, all of it.
+        request had ended before its caller was back. Of another output, or where nothing had
+        arrived, all of it.
         """
-        if not self.begun or not proto.replayed:
+        if not proto.replayed:
             return []
         events: list[StreamEvent | None] = []
-        if proto.output_id != self.output_id:
-            self.start(Started(output_id=proto.output_id, restarted=True))
+        if proto.output_id != self.output_id and self.start(
+            Started(output_id=proto.output_id, restarted=True)
+        ):
             events.append(StreamEvent(restarted=True))
         for output in proto.outputs:
             texts = [(TEXT, output.text), (REASONING, output.reasoning)]

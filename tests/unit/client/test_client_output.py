@@ -177,6 +177,17 @@ def test_replay_of_another_output_is_a_restart() -> None:
     assert event.text == buffer.text() == "uno due"
 
 
+@pytest.mark.parametrize("begun", [0, 7])
+def test_replay_brings_all_of_an_output_of_which_nothing_had_arrived(begun: int) -> None:
+    """A caller who reads the events would take nothing for the whole."""
+    buffer = OutputBuffer()
+    if begun:
+        buffer.start(Started(output_id=begun))
+    (event,) = buffer.complete(replay("one two", 7))
+    assert (event.text, event.offset, event.restarted) == ("one two", 0, False)
+    assert buffer.result(replay("one two", 7)).text == buffer.text() == "one two"
+
+
 def test_result_of_a_stream_that_has_all_is_no_replay() -> None:
     buffer = OutputBuffer()
     buffer.start(Started(output_id=7))
