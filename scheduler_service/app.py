@@ -165,7 +165,7 @@ class App:
                 report_interval=health.report_interval,
                 coalesce=health.coalesce,
                 max_message_bytes=self._config.limits.max_message_bytes,
-                hands_over=self._config.state_dir is not None,
+                cookie_key=self._identity.cookie_key,
             ),
             identity=SessionIdentity(self._identity.cluster_id, self._identity.term),
             clock=self._clock,
@@ -185,6 +185,7 @@ class App:
             self._book,
             self._clock,
             term=self._identity.term,
+            key=self._identity.cookie_key,
             next_rid=self._intake.next_number,
             item_of_job=self._jobs.feeder.adopt if self._jobs is not None else None,
         )

@@ -2,7 +2,8 @@
 
 The cluster id says whose work an agent holds; the term, which grows at each start, is in the high
 bits of every session epoch and dispatch id, so nothing of an earlier life is taken for today's.
-Both live in one file of the state folder. The new term is on the disk before it is used, and the
+Both live in one file of the state folder; the key that seals cookies (`rpc/handover.py`) in one of
+its own, which only its owner can read. The new term is on the disk before it is used, and the
 folder is locked while the scheduler runs: two schedulers with one term would undo all fencing.
 """
 
@@ -10,17 +11,23 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from scheduler_service.state_file import replace_document
+from service_kit.secret_files import SecretFileError, read_secret, write_secret
+
+log = logging.getLogger(__name__)
 
 TERM_MAX: Final = (1 << 23) - 1
 _FILE: Final = "identity.json"
 _LOCK: Final = "lock"
+_KEY: Final = "cookies.key"
+_KEY_BYTES: Final = 32
 _CLUSTER_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -34,6 +41,7 @@ class Identity:
 
     cluster_id: str
     term: int  # 1..2^23-1
+    cookie_key: bytes = field(default=b"", repr=False)  # empty: nothing is kept
     _lock: int | None = None  # file descriptor; None: nothing is kept
 
     def close(self) -> None:
@@ -81,7 +89,26 @@ def _next(state_dir: Path, lock: int) -> Identity:
         replace_document(path, {"cluster_id": cluster_id, "term": term + 1})
     except OSError as fault:
         raise IdentityError(f"{path} cannot be written: {fault}") from fault
-    return Identity(cluster_id, term + 1, lock)
+    return Identity(cluster_id, term + 1, _key(state_dir / _KEY), lock)
+
+
+def _key(path: Path) -> bytes:
+    """The cluster's key; a new one where there is none that nobody else can know."""
+    try:
+        if path.exists():
+            try:
+                kept = read_secret(path)
+                if len(kept) == _KEY_BYTES:
+                    return kept
+                why = f"{path} is damaged"
+            except SecretFileError as fault:
+                why = str(fault)
+            log.warning("a new key is made, agents bring no old work this time: %s", why)
+        fresh = os.urandom(_KEY_BYTES)
+        write_secret(path, fresh)
+    except (OSError, SecretFileError) as fault:
+        raise IdentityError(str(fault)) from fault
+    return fresh
 
 
 def _read(path: Path) -> tuple[str, int] | None:

@@ -5,18 +5,22 @@ next scheduler must know and the protocol's RunningItem does not: whose request 
 has (a hash), until when it is wanted. Computing that hash is dear, so it is left out where nobody
 could come back to the work, or where repeating it is cheap.
 
-Version 2 of the cookie: a byte each for the version, the class, the priority and the flags, the
+Version 3 of the cookie: a byte each for the version, the class, the priority and the flags, the
 deadline in milliseconds of the wall clock (0: none), the hash of the body, then principal and
-tenant, each with its length in front.
+tenant, each with its length in front, and a seal: a keyed BLAKE2s over that and the node, dispatch
+id, request id and model it was made for. Without it any agent could bring back, under made-up
+cookies, answers to requests it never got. The key never leaves the state folder.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntFlag
+from hashlib import blake2s
 from typing import Final
 
 from batchyard.v1 import inference_pb2
@@ -31,10 +35,11 @@ from scheduler_service.rpc.convert import body_hash as body_hash_of
 from scheduler_service.rpc.convert import fingerprint
 from scheduler_service.rpc.entries import Entry
 
-VERSION: Final = 2
+VERSION: Final = 3
 COOKIE_BYTES: Final = 256  # a longer one is not sent
 WORTH: Final[Duration] = 200 * MILLISECOND  # work that is known to be shorter is repeated
 GRACE_S: Final = 30.0  # for the caller of adopted work to come back
+SEAL_BYTES: Final = 16
 
 _HEAD: Final = struct.Struct(">BBBBQ16s")
 _NO_HASH: Final = b"\0" * 16
@@ -61,22 +66,22 @@ class Cookie:
     tenant: str
 
 
-def bake(attempt: Attempt, clock: Clock) -> bytes:
-    """The cookie of a dispatch; empty: it need not be adopted, or cannot be."""
+def bake(attempt: Attempt, clock: Clock, key: bytes) -> bytes:
+    """The cookie of a dispatch, sealed; empty: it need not be adopted, or cannot be."""
     request = attempt.request
     flags = Flags.STREAM if request.stream else Flags(0)
     if request.continuing:
         flags |= Flags.CONTINUES
     body_hash, principal = _NO_HASH, ""
     entry = request.context
-    key = getattr(entry, "key", None)
-    if key is not None and request.request_class is RequestClass.INTERACTIVE:
+    whose = getattr(entry, "key", None)
+    if whose is not None and request.request_class is RequestClass.INTERACTIVE:
         known = attempt.engine.service.get(attempt.model)
         if known is None or known.mean >= WORTH:
             message = inference_pb2.InferenceRequest.FromString(entry.request_bytes)
             if not message.output.omit_text:  # else offsets count what is only in the body
                 fields = {field.name for field, _ in message.ListFields()}
-                body_hash, principal = body_hash_of(message, fields), key[0]
+                body_hash, principal = body_hash_of(message, fields), whose[0]
                 flags |= Flags.WANTED
     if not flags & Flags.WANTED and request.request_class is RequestClass.INTERACTIVE:
         return b""
@@ -87,7 +92,20 @@ def bake(attempt: Attempt, clock: Clock) -> bytes:
         VERSION, request.request_class, request.priority, flags, deadline_ms, body_hash
     )
     cookie += _text(principal) + _text(request.tenant)
-    return cookie if len(cookie) <= COOKIE_BYTES else b""
+    if len(cookie) > COOKIE_BYTES - SEAL_BYTES:
+        return b""
+    node_id = attempt.engine.node.node_id
+    return cookie + _seal(
+        key, cookie, node_id, attempt.dispatch_id, request.request_id, attempt.model
+    )
+
+
+def _seal(
+    key: bytes, content: bytes, node_id: str, dispatch_id: int, request_id: str, model: str
+) -> bytes:
+    """What only a scheduler of this cluster can make."""
+    content += dispatch_id.to_bytes(8) + _text(node_id) + _text(request_id) + _text(model)
+    return blake2s(content, digest_size=SEAL_BYTES, key=key).digest()
 
 
 def _text(text: str) -> bytes:
@@ -96,11 +114,11 @@ def _text(text: str) -> bytes:
 
 
 def read(cookie: bytes) -> Cookie | None:
-    """None: it is none of this version."""
-    if len(cookie) < _HEAD.size + 4 or cookie[0] != VERSION:
+    """What it says, whoever made it; None: it is none of this version."""
+    if len(cookie) < _HEAD.size + 4 + SEAL_BYTES or cookie[0] != VERSION:
         return None
     _, kind, priority, flags, deadline_ms, body_hash = _HEAD.unpack_from(cookie)
-    rest = cookie[_HEAD.size :]
+    rest = cookie[_HEAD.size : -SEAL_BYTES]
     try:
         length = int.from_bytes(rest[:2])
         principal, rest = rest[2 : 2 + length].decode(), rest[2 + length :]
@@ -124,22 +142,33 @@ class Handover:
         clock: Clock,
         *,
         term: int,
+        key: bytes,
         next_rid: Callable[[], int],
         item_of_job: Callable[[str, str], Request | None] | None = None,
     ) -> None:
         self._book = book
         self._clock = clock
         self._term = term
+        self._key = key
         self._next_rid = next_rid
         self._item_of_job = item_of_job  # by tenant and request id
 
-    def recognise(self, items: list[RunningItem], told: list[pb.RunningItem]) -> None:
-        """Say of each item of a hello for which request it is wanted; `told` are the same."""
+    def recognise(self, node_id: str, items: list[RunningItem], told: list[pb.RunningItem]) -> int:
+        """Say of each item of the node's hello for which request it is wanted; `told` are the same.
+
+        Returns how many have a cookie that was not made for that item on that node.
+        """
+        forged = 0
         for item, given in zip(items, told, strict=True):
             if not 0 < given.dispatch_id >> TERM_SHIFT < self._term:
                 continue
             cookie = read(given.cookie)
-            if cookie is None or cookie.flags & Flags.CONTINUES:
+            if cookie is None:
+                continue
+            if not self._is_ours(node_id, given):
+                forged += 1
+                continue
+            if cookie.flags & Flags.CONTINUES:
                 continue
             item.engine_id, item.model = given.engine_id, given.model
             item.attempt, item.output_id = max(1, given.attempt), given.output_id
@@ -148,6 +177,12 @@ class Handover:
                     item.orphan = self._item_of_job(cookie.tenant, given.request_id)
             elif cookie.flags & Flags.WANTED:
                 item.orphan = self._call(given, cookie)
+        return forged
+
+    def _is_ours(self, node_id: str, given: pb.RunningItem) -> bool:
+        content, seal = given.cookie[:-SEAL_BYTES], given.cookie[-SEAL_BYTES:]
+        due = _seal(self._key, content, node_id, given.dispatch_id, given.request_id, given.model)
+        return hmac.compare_digest(seal, due)
 
     def _call(self, given: pb.RunningItem, cookie: Cookie) -> Request | None:
         """The request of a caller who is here already, or may come back to it."""

@@ -146,7 +146,9 @@ class NodeReader:
             session.foreign = [item.dispatch_id for item in running]
             running = []
         elif running and port.handover is not None:
-            port.handover.recognise(running, list(hello.running_items))
+            told = list(hello.running_items)
+            for _ in range(port.handover.recognise(hello.node_id, running, told)):
+                port.on_foreign()
         session.introduce(hello, port.identity.next_epoch())
         session.descriptor = _copy(hello.descriptor)
         if report is not None:

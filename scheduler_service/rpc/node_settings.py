@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler_service.core.state import TERM_SHIFT
 from scheduler_service.core.types import MILLISECOND, SECOND, Duration
@@ -21,7 +21,8 @@ class NodePortSettings:
     report_interval: Duration = 1 * SECOND
     coalesce: Duration = 5 * MILLISECOND
     max_message_bytes: int = 64 << 20
-    hands_over: bool = False  # a next scheduler may adopt what runs
+    # Seals what a next scheduler may adopt; empty: nothing is handed over.
+    cookie_key: bytes = field(default=b"", repr=False)
     hello_timeout: Duration = 10 * SECOND  # for the first message of a stream
     reconnect_after: Duration = 200 * MILLISECOND  # asked of agents that should dial again
 

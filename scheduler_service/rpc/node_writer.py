@@ -87,7 +87,8 @@ class AgentSession:
         self._acked_sent = 0
         self._acks_due = False
         self._ack_timer: asyncio.TimerHandle | None = None
-        baker = functools.partial(bake, clock=clock) if settings.hands_over else None
+        key = settings.cookie_key
+        baker = functools.partial(bake, clock=clock, key=key) if key else None
         self._batches = BatchQueue(tracer, settings.max_message_bytes, baker)
         self._cancels: deque[tuple[int, Sequence[int], Reason]] = deque()  # after that batch
         self._drains: deque[tuple[int, DrainNode]] = deque()  # likewise

@@ -9,11 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.v1 import inference_pb2
+from batchyard.v1 import node_service_pb2 as pb
+from scheduler_service.core.events import RunningItem
 from scheduler_service.core.outcomes import RequestClass
+from scheduler_service.core.state import TERM_SHIFT
 from scheduler_service.core.types import SECOND, Request, ServiceEstimate
+from scheduler_service.rpc import handover
 from scheduler_service.rpc.convert import fingerprint
-from scheduler_service.rpc.handover import COOKIE_BYTES, Flags, bake, read
+from scheduler_service.rpc.handover import COOKIE_BYTES, Flags, Handover, read
 from tests.unit.scheduler.small_world import EPOCH_NS, HandClock
+
+KEY = b"k" * 32
+DISPATCH_ID = 1 << TERM_SHIFT | 7
+
+
+def bake(attempt_: Any, clock: Any, key: bytes = KEY) -> bytes:
+    return handover.bake(attempt_, clock, key)
 
 
 def attempt(key: tuple[str, str, str] | None, mean: int = 0, **fields: Any) -> Any:
@@ -22,7 +33,8 @@ def attempt(key: tuple[str, str, str] | None, mean: int = 0, **fields: Any) -> A
     body = inference_pb2.InferenceRequest(model="m", text=inference_pb2.TextInput(prompt="hi"))
     request.context = SimpleNamespace(key=key, request_bytes=body.SerializeToString())
     service = {"m": ServiceEstimate(mean, 1.0, 1)} if mean else {}
-    return SimpleNamespace(request=request, model="m", engine=SimpleNamespace(service=service))
+    engine = SimpleNamespace(service=service, node=SimpleNamespace(node_id="n1"))
+    return SimpleNamespace(request=request, model="m", engine=engine, dispatch_id=DISPATCH_ID)
 
 
 def test_cookie_comes_back_as_it_was() -> None:
@@ -49,7 +61,42 @@ def test_item_of_a_job_always_has_one() -> None:
     assert (cookie.request_class, cookie.tenant) == (RequestClass.JOB, "t")
 
 
-@given(st.binary(max_size=80) | st.binary(max_size=80).map(lambda data: b"\x02" + data))
+@given(st.binary(max_size=80) | st.binary(max_size=80).map(lambda data: b"\x03" + data))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     """An agent may hand back what it likes."""
     read(data)
+
+
+def brought_back(node_id: str = "n1", **changes: Any) -> tuple[list[tuple[str, str]], int]:
+    """The items of jobs that a scheduler of term 2 takes for wanted, and how many were forged."""
+    given_ = attempt(None, request_class=RequestClass.JOB)
+    fields: dict[str, Any] = {"dispatch_id": DISPATCH_ID, "request_id": "id", "model": "m"}
+    fields["cookie"] = bake(given_, HandClock())
+    told = pb.RunningItem(**(fields | changes))
+    asked: list[tuple[str, str]] = []
+
+    def item_of_job(tenant: str, request_id: str) -> Request | None:
+        asked.append((tenant, request_id))
+        return None
+
+    unused: Any = None
+    here = Handover(unused, unused, term=2, key=KEY, next_rid=unused, item_of_job=item_of_job)
+    forged = here.recognise(node_id, [RunningItem(told.dispatch_id, "id")], [told])
+    return asked, forged
+
+
+def test_only_the_item_that_a_cookie_was_made_for_is_recognised() -> None:
+    """A rogue agent cannot bring answers to requests that it never got."""
+    assert brought_back() == ([("t", "id")], 0)
+    cookie = bake(attempt(None, request_class=RequestClass.JOB), HandClock())
+    other_key = bake(attempt(None, request_class=RequestClass.JOB), HandClock(), b"o" * 32)
+    for changes in (
+        {"node_id": "n2"},
+        {"request_id": "another"},
+        {"dispatch_id": DISPATCH_ID + 1},
+        {"model": "m2"},
+        {"cookie": other_key},
+        {"cookie": cookie.replace(b"\x01t", b"\x01u")},
+        {"cookie": cookie[:-16] + b"\0" * 16},
+    ):
+        assert brought_back(**changes) == ([], 1), changes
