@@ -29,7 +29,15 @@ from scheduler_service.clock import Clock
 from scheduler_service.core.events import RunningItem
 from scheduler_service.core.outcomes import RequestClass, ResumeMode
 from scheduler_service.core.state import TERM_SHIFT
-from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Attempt, Duration, Request
+from scheduler_service.core.types import (
+    MILLISECOND,
+    NEVER,
+    SECOND,
+    Attempt,
+    Duration,
+    Instant,
+    Request,
+)
 from scheduler_service.rpc.book import Book
 from scheduler_service.rpc.convert import body_hash as body_hash_of
 from scheduler_service.rpc.convert import fingerprint
@@ -199,12 +207,19 @@ class Handover:
         request.max_attempts = 0  # its body is not here
         request.resume_mode = ResumeMode.FAIL
         if cookie.deadline_ms:
-            left = cookie.deadline_ms * MILLISECOND - self._clock.wall_ns(now)
-            request.deadline = now + max(SECOND, left)
+            request.deadline = _deadline(cookie.deadline_ms, self._clock, now)
         entry = Entry(request, b"", self._clock)
         entry.body_hash = cookie.body_hash
         self._book.keep(entry, key, asyncio.get_running_loop(), GRACE_S)
         return request
+
+
+def _deadline(deadline_ms: int, clock: Clock, now: Instant) -> Instant:
+    """No earlier than the grace: the wall clock may have been set in between, and the agent ends
+    the item in time, by its own monotonic clock.
+    """
+    left = deadline_ms * MILLISECOND - clock.wall_ns(now)
+    return now + max(round(GRACE_S * SECOND), left)
 
 
 def _streams(cookie: Cookie) -> bool:

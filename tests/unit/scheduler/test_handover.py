@@ -16,7 +16,7 @@ from scheduler_service.core.state import TERM_SHIFT
 from scheduler_service.core.types import SECOND, Request, ServiceEstimate
 from scheduler_service.rpc import handover
 from scheduler_service.rpc.convert import fingerprint
-from scheduler_service.rpc.handover import COOKIE_BYTES, Flags, Handover, read
+from scheduler_service.rpc.handover import COOKIE_BYTES, GRACE_S, Flags, Handover, _deadline, read
 from tests.unit.scheduler.small_world import EPOCH_NS, HandClock
 
 KEY = b"k" * 32
@@ -45,6 +45,16 @@ def test_cookie_comes_back_as_it_was() -> None:
     assert cookie.flags == Flags.STREAM | Flags.WANTED
     assert cookie.deadline_ms == EPOCH_NS // 1_000_000 + 2_000_000
     assert cookie.body_hash == fingerprint(given_.request.context.request_bytes)
+
+
+def test_clock_that_was_set_between_two_schedulers_ends_no_adopted_work() -> None:
+    """An hour ahead, the deadline of the cookie is long over; the agent knows better."""
+    clock = HandClock()
+    now = 100 * SECOND
+    in_a_minute_ms = clock.wall_ns(now + 60 * SECOND) // 1_000_000
+    assert _deadline(in_a_minute_ms, clock, now) == now + 60 * SECOND
+    hour_ms = 3_600_000
+    assert _deadline(in_a_minute_ms - hour_ms, clock, now) == now + GRACE_S * SECOND
 
 
 def test_no_cookie_where_nobody_could_come_back_or_repeating_is_cheap() -> None:
