@@ -1,8 +1,8 @@
 """Was every promise kept? Judges a history; pure, so that it can be shown to find faults.
 
-Calls: invoked(tokens), then exactly one of ok(text, dispatch_ids), failed(reason, partial) and
-unknown; between them cancel_sent and cancel_acknowledged. heard(messages) is what a raw stream got,
-in order; again(text, replayed) the answer to the same request id after ok.
+Calls: invoked(tokens, timeout_s), then exactly one of ok(text, dispatch_ids), failed(reason,
+partial) and unknown; between them cancel_sent and cancel_acknowledged. heard(messages) is what a
+raw stream got, in order; again(text, replayed) the answer to the same request id after ok.
 Jobs: invoked(items), acknowledged, results(rows) at each look, cancelled(rows), ended(rows).
 Nodes: seen(epoch, term). Gauges: start and end(**what is not zero). Logs: bad(line).
 """
@@ -61,6 +61,9 @@ def _call(events: list[Event], counts: Counter[str]) -> Iterator[str]:
         if end.facts["reason"] in OUR_FAULTS:
             yield f"failed with {end.facts['reason']}: {end.facts.get('message', '')}"
         yield from _text(end.facts["partial"], None)
+        lasted_s = end.at_s - invoked.at_s
+        if end.facts["reason"] == "DEADLINE_EXCEEDED" and lasted_s < invoked.facts["timeout_s"] - 1:
+            yield f"ran out of time after {lasted_s:.1f} s of {invoked.facts['timeout_s']} s"
         cancelled = any(event.kind == "cancel_sent" for event in events)
         if end.facts["reason"] == "CANCELLED_BY_CLIENT" and not cancelled:
             yield "was cancelled, and nobody cancelled it"

@@ -12,7 +12,8 @@ from batchyard.errors import BatchyardError, Unavailable
 from tests.chaos.history import History
 from tests.chaos.raw_stream import raw_call
 
-TIMEOUT = "40s"
+TIMEOUT_S = 40
+TIMEOUT = f"{TIMEOUT_S}s"
 END_S = 60.0  # by which a call with that timeout must have its end, come what may
 UNKNOWN = (Unavailable,)
 SPICES = (
@@ -45,7 +46,14 @@ class Clients:
             tokens = dice.randint(3, 60)
             spice = dice.choices([s for s, _ in SPICES], [w for _, w in SPICES])[0]
             prompt = f"{subject} of {number} {spice}"
-            self.history.note(subject, "invoked", tokens=tokens, way=way.__name__, prompt=prompt)
+            self.history.note(
+                subject,
+                "invoked",
+                tokens=tokens,
+                timeout_s=TIMEOUT_S,
+                way=way.__name__,
+                prompt=prompt,
+            )
             await self._to_its_end(subject, way(subject, prompt, tokens, dice))
 
     async def _to_its_end(self, subject: str, call: Awaitable[None]) -> None:

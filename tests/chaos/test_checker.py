@@ -29,14 +29,14 @@ def _honest() -> History:
     note = history.note
     note("term", "seen", term=1)
     note("node n1", "seen", epoch=(1 << 40) + 1, term=1)
-    note("call 1", "invoked", tokens=4)
+    note("call 1", "invoked", tokens=4, timeout_s=40)
     note("call 1", "ok", text=WHOLE, dispatch_ids=[FIRST, SECOND])
     note("call 1", "again", text=WHOLE, replayed=True)
-    note("call 2", "invoked", tokens=4)
+    note("call 2", "invoked", tokens=4, timeout_s=40)
     note("call 2", "cancel_sent")
     note("call 2", "cancel_acknowledged")
     note("call 2", "failed", reason="CANCELLED_BY_CLIENT", partial=_text((9, 0, 2)))
-    note("call 3", "invoked", tokens=4)
+    note("call 3", "invoked", tokens=4, timeout_s=40)
     messages = [["started", False], ["delta", 0, "0:aa"], ["delta", 4, "bbcc "], ["result"]]
     note("call 3", "heard", messages=messages)
     note("call 3", "unknown", reason="")
@@ -95,6 +95,7 @@ BROKEN: list[tuple[Doctor, str]] = [
     (_change("call 1", "again", text=_text((FIRST, 0, 4))), "two answers"),
     (_change("call 2", "failed", partial="1:aaaaaa "), "repeats or lacks"),
     (_change("call 2", "failed", reason="INTERNAL"), "failed with INTERNAL"),
+    (_change("call 2", "failed", reason="DEADLINE_EXCEEDED"), "ran out of time after"),
     (_change("call 3", "heard", messages=[["result"], ["result"]]), "gets result after its result"),
     (_change("call 3", "heard", messages=[["delta", 0, "ab"], ["delta", 1, "b"]]), "2 was next"),
     (_change("job a", "ended", rows=ROWS[:1]), "no result of items [1]"),
@@ -132,7 +133,7 @@ def test_an_answer_after_an_acknowledged_cancel_is_found() -> None:
 
 def test_an_attempt_that_two_calls_claim_is_found() -> None:
     history = _honest()
-    history.note("call 4", "invoked", tokens=4)
+    history.note("call 4", "invoked", tokens=4, timeout_s=40)
     history.note("call 4", "ok", text=WHOLE, dispatch_ids=[FIRST, SECOND])
     assert any("which is one of call 1" in finding for finding in check(history.events).findings)
 
