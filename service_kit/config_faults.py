@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
@@ -12,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 Loc = Sequence[int | str]  # of a value, as pydantic gives it
 _SHOWN = 64  # characters of a wrong text
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,15 @@ def wrong_value(fault: ErrorDetails) -> str:
     text = fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
     given = fault["input"]
     if isinstance(given, str):
-        return f"{given[:_SHOWN]!r} {text}"
+        return f"{_without_user(given)[:_SHOWN]!r} {text}"
     return f"{given} {text}" if isinstance(given, int | float | bool) else text
+
+
+def _without_user(given: str) -> str:
+    """The text without what stands before an @: in an address that is a user and a password."""
+    before, at, after = given.rpartition("@")
+    scheme = _SCHEME.match(before)
+    return f"{scheme.group() if scheme else ''}***@{after}" if at else given
 
 
 def unknown_key(model: type[BaseModel], loc: Loc) -> str:
