@@ -46,6 +46,7 @@ from scheduler_service.rpc.scheduler import Identity as PublicIdentity
 from scheduler_service.rpc.validate import Limits
 from scheduler_service.security.guard import Guard
 from scheduler_service.servers import Servers, Service
+from service_kit.addresses import joined
 
 log = logging.getLogger(__name__)
 
@@ -260,10 +261,10 @@ class App:
         self.driver.wake()
         ports = self._servers.ports
         return Addresses(
-            client=f"{listen.host}:{ports[SERVICE]}",
-            node=f"{listen.host}:{ports[node.SERVICE]}",
-            admin=f"{listen.host}:{ports[admin.SERVICE]}",
-            http=f"{listen.host}:{self._http.port}",
+            client=joined(listen.host, ports[SERVICE]),
+            node=joined(listen.host, ports[node.SERVICE]),
+            admin=joined(listen.host, ports[admin.SERVICE]),
+            http=joined(listen.host, self._http.port),
         )
 
     def _in_flight(self, node_id: str, epoch: int) -> Container[int]:
@@ -292,7 +293,7 @@ class App:
         if scale.actuator == "command":
             self._scaler = CommandActuator(scale.command, on_failed=self._scale_failed)
         elif scale.actuator == "process":
-            address = f"{self._config.listen.host}:{self._servers.ports[node.SERVICE]}"
+            address = joined(self._config.listen.host, self._servers.ports[node.SERVICE])
             self._scaler = ProcessActuator(
                 ["-c", str(scale.process.agent_config), "--scheduler", address],
                 on_failed=self._scale_failed,

@@ -37,6 +37,7 @@ from scheduler_service.core.settings import (
 )
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND
 from scheduler_service.policies.task_types import DEFAULT_PRIORITY, TaskDefaults, TaskTypes
+from service_kit.addresses import bare
 from service_kit.config_sections import LogSection, Section
 from service_kit.units import DurationNs, PositiveDurationNs, SizeBytes
 
@@ -60,7 +61,7 @@ class ListenSection(Section):
     """Where the scheduler listens. A port of 0 takes any that is free; the gRPC services may share
     one."""
 
-    host: str = Field(default="127.0.0.1", min_length=1)
+    host: Annotated[str, BeforeValidator(bare)] = Field(default="127.0.0.1", min_length=1)
     """Address to bind. Others than loopback need `tls` and `auth`, or `insecure`."""
     insecure: Flag = False
     """Bind other addresses than loopback though callers are not authenticated or nothing is

@@ -19,6 +19,7 @@ from grpc_reflection.v1alpha import reflection
 
 from scheduler_service.config_security import AbuseSection
 from scheduler_service.security.gate import Gate
+from service_kit.addresses import joined
 
 _HEALTH_NAMES: Final = ("", "liveness", "readiness")
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
@@ -80,8 +81,7 @@ class Servers:
         names = [service.name for service in group]
         shown = [*names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
         reflection.enable_server_reflection([*shown, reflection.SERVICE_NAME], server)
-        wanted = group[0].port
-        address = f"[{host}]:{wanted}" if ":" in host else f"{host}:{wanted}"
+        address = joined(host, group[0].port)
         make = group[0].credentials
         try:
             if make is None:
