@@ -8,7 +8,6 @@ it that each item ends once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -16,6 +15,7 @@ import aiohttp
 from batchyard.v1 import node_service_pb2, types_pb2
 from node_agent.engines.faults import ItemFailed, busy, from_response, unavailable, unknown_model
 from node_agent.engines.interface import EngineError, EngineStartError, Item, Load, Sink
+from node_agent.engines.itemwise import ItemwiseEngine
 from node_agent.engines.llamacpp_options import LlamacppOptions
 from node_agent.engines.llamacpp_request import Call, build_call
 from node_agent.engines.llamacpp_server import DOWN, SERVING, STALLED, LlamacppServer
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 _MODEL_STATES = {SERVING: types_pb2.MODEL_STATE_ACTIVE, DOWN: types_pb2.MODEL_STATE_FAILED}
 
 
-class LlamacppEngine:
+class LlamacppEngine(ItemwiseEngine[Call]):
     """An engine of kind `llamacpp`."""
 
     def __init__(self, engine_id: str, options: LlamacppOptions) -> None:
         self._engine_id = engine_id
         self._options = options
         self._model = options.model or Path(options.model_path or options.package).stem
-        self._works: Works[Call] = Works(
+        works: Works[Call] = Works(
             slots=lambda: options.slots,
             look_ahead=options.look_ahead,
             perform=self._perform,
@@ -49,6 +49,7 @@ class LlamacppEngine:
             lost=lambda: self._works.lose_waiting("llama.cpp's process ended"),
             busy=lambda: self._works.running_inputs > 0,
         )
+        super().__init__(self._server, works)
 
     @property
     def child_pid(self) -> int | None:
@@ -95,40 +96,20 @@ class LlamacppEngine:
         return load
 
     async def start(self, sink: Sink) -> None:
-        self._sink = sink
-        self._works.start(sink)
         try:
             self._options.find_model()
         except ValueError as error:
             raise EngineStartError(f"the llama.cpp engine cannot serve: {error}") from error
-        await self._server.start()
-
-    async def stop(self, grace_s: float) -> None:
-        await self._works.stop(grace_s)
-        await self._server.stop()
-
-    def submit(self, items: Sequence[Item], *, atomic: bool) -> None:  # noqa: ARG002
-        # Continuous batching: items that come together need not start together.
-        for item in items:
-            try:
-                self._admit(item)
-            except ItemFailed as failure:
-                self._works.refuse(item, failure.error)
-        self._works.start_waiting()
-
-    def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
-        self._works.cancel(dispatch_id, reason)
+        await super().start(sink)
 
     def _admit(self, item: Item) -> None:
-        server, works = self._server, self._works
-        if works.stopping or server.health != SERVING:
-            why = server.message or "it starts or stops"
-            raise ItemFailed(unavailable(f"the engine does not serve: {why}", refused=True))
+        works = self._works
         if item.model != self._model:
             raise ItemFailed(unknown_model(item.model, [self._model]))
         call = build_call(item, self._options)
         if not works.has_room(call.inputs):
             raise ItemFailed(busy(f"{works.held_inputs} inputs are held already"))
+        assert self._sink is not None
         answer = StreamedAnswer(call.inputs, call.input_field, self._sink, item)
         works.add(item, call, answer, call.inputs)
 
@@ -151,11 +132,10 @@ class LlamacppEngine:
         if not answer.whole:
             raise aiohttp.ClientPayloadError("the answer broke off")
 
-    def _explain(self, work: Work[Call], failure: BaseException) -> EngineError:  # noqa: ARG002
-        if isinstance(failure, ItemFailed):
-            return failure.error
-        if isinstance(failure, aiohttp.ClientError | OSError):
-            self._server.doubted = True
+    def _explain(self, work: Work[Call], failure: BaseException) -> EngineError | None:  # noqa: ARG002
+        if not isinstance(failure, aiohttp.ClientError | OSError):
+            return None
+        self._server.doubted = True
         if isinstance(failure, aiohttp.ClientConnectorError):
             return unavailable("llama.cpp's process does not answer", refused=True)
         if self._server.stalled_to_death:
@@ -165,14 +145,9 @@ class LlamacppEngine:
                 message="llama.cpp's process stopped answering and was killed",
                 metadata={"limit": limit},
             )
-        if isinstance(failure, aiohttp.ClientError | OSError):
-            return unavailable("llama.cpp's process ended while it ran this")
-        log.error("llama.cpp engine: a call failed", exc_info=failure)
-        reason = types_pb2.ERROR_REASON_INTERNAL
-        return EngineError(reason=reason, message=f"the agent's engine failed: {failure!r}")
+        return unavailable("llama.cpp's process ended while it ran this")
 
     def _on_changed(self) -> None:
         if self._server.health == STALLED:
             log.warning("llama.cpp engine: %s", self._server.message)
-        self._sink.changed()
-        self._works.start_waiting()
+        self._tell_change()

@@ -1,7 +1,6 @@
-"""How does the agent start, reach and end the child that runs llama.cpp? One object per child.
+"""How does the agent start the child that runs llama.cpp?
 
-The child is exec'd, never forked from a copy of the agent, so it is safe beside gRPC's threads.
-It has a session of its own: Ctrl-C in the agent's terminal must not end it before the drain. It
+The child is exec'd, never forked from a copy of the agent, so it is safe beside gRPC's threads. It
 ends by itself when its standard input closes, so it cannot outlive the agent.
 """
 
@@ -11,32 +10,26 @@ import asyncio
 import json
 import os
 import sys
-from collections import deque
 
+from node_agent.engines.child_process import CHUNK, ChildProcess
 from node_agent.engines.llamacpp_child import ChildReady, ChildSettings
 
 CHILD_MODULE = "node_agent.engines.llamacpp_child"
-_CLOSE_S = 2.0  # from closing its input to SIGKILL
-_LOG_LINES = 20
-_LINE_LIMIT = 1 << 16
+PATIENCE_S = 2.0  # from closing its input to SIGKILL
 
 
 class ChildFailed(Exception):
     """The child did not come up; the text says what it said last."""
 
 
-class ChildProcess:
+class LlamacppProcess(ChildProcess):
     """One running child, from its first answer on."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._log: deque[str] = deque(maxlen=_LOG_LINES)
-        self._reader = asyncio.create_task(self._read_log())
-        self.address = ""
-        self.version = ""
+    address = ""
+    version = ""
 
     @classmethod
-    async def start(cls, settings: ChildSettings, timeout_s: float) -> ChildProcess:
+    async def start(cls, settings: ChildSettings, timeout_s: float) -> LlamacppProcess:
         """Start a child and wait for its address.
 
         Raises:
@@ -50,9 +43,9 @@ class ChildProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            limit=_LINE_LIMIT,
+            limit=CHUNK,
         )
-        child = cls(process)
+        child = cls(process, process.stderr, patience_s=PATIENCE_S)
         try:
             async with asyncio.timeout(timeout_s):
                 await child._greet(settings)
@@ -67,54 +60,14 @@ class ChildProcess:
             raise
         return child
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def exit_status(self) -> int | None:
-        """Its exit status, negative for a signal; None: it runs."""
-        return self._process.returncode
-
-    def last_words(self) -> str:
-        """Return ": " and the last line that it logged, or nothing."""
-        return f": {self._log[-1]}" if self._log else ""
-
-    async def wait(self) -> None:
-        """Return when it has ended and its log is read."""
-        await self._process.wait()
-        await self._reader
-
-    def kill(self) -> None:
-        """End it by force, now; a stopped one too."""
-        if self._process.returncode is None:
-            self._process.kill()
-
-    async def close(self) -> None:
-        """Let it end; by force after 2 s."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            async with asyncio.timeout(_CLOSE_S):
-                await asyncio.shield(self._process.wait())
-        except TimeoutError:
-            self.kill()
-        await self.wait()
-
     async def _greet(self, settings: ChildSettings) -> None:
-        stdin, stdout = self._process.stdin, self._process.stdout
+        stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None
         assert stdout is not None
         stdin.write(json.dumps(settings).encode() + b"\n")
         await stdin.drain()
         ready: ChildReady = json.loads(await stdout.readline())
         self.address, self.version = ready["address"], ready["version"]
-
-    async def _read_log(self) -> None:
-        assert self._process.stderr is not None
-        while chunk := await self._process.stderr.read(_LINE_LIMIT):
-            lines = chunk.decode("utf-8", "replace").splitlines()
-            self._log.extend(line.strip() for line in lines if line.strip())
 
 
 def new_api_key() -> str:

@@ -20,7 +20,7 @@ from batchyard.v1 import node_service_pb2
 from node_agent.engines.interface import EngineStartError
 from node_agent.engines.llamacpp_child import ChildSettings
 from node_agent.engines.llamacpp_options import LlamacppOptions
-from node_agent.engines.llamacpp_process import ChildFailed, ChildProcess, new_api_key
+from node_agent.engines.llamacpp_process import ChildFailed, LlamacppProcess, new_api_key
 from node_agent.engines.llamacpp_watch import Sample, Watch
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class LlamacppServer:
         self._changed = changed
         self._lost = lost
         self._busy = busy
-        self._child: ChildProcess | None = None
+        self._child: LlamacppProcess | None = None
         self._watch: Watch | None = None
         self._keeper: asyncio.Task[None] | None = None
         self.session: aiohttp.ClientSession | None = None
@@ -63,7 +63,7 @@ class LlamacppServer:
         self.doubted = False  # a call broke off: give it nothing until it answers a look
 
     @property
-    def child(self) -> ChildProcess | None:
+    def child(self) -> LlamacppProcess | None:
         """The child that runs now, or the last one."""
         return self._child
 
@@ -137,7 +137,7 @@ class LlamacppServer:
         key = new_api_key()
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + options.start_timeout
-        self._child = await ChildProcess.start(self._settings(key), options.start_timeout)
+        self._child = await LlamacppProcess.start(self._settings(key), options.start_timeout)
         self.session = aiohttp.ClientSession(
             self._child.address,
             headers={"Authorization": f"Bearer {key}"},
@@ -216,8 +216,7 @@ class LlamacppServer:
         assert self._child is not None
         if self.stalled_to_death:
             return "llama.cpp's process did not answer and was killed"
-        status = self._child.exit_status
-        return f"llama.cpp's process ended with status {status}{self._child.last_words()}"
+        return f"llama.cpp's process {self._child.how_it_ended()}"
 
     def _set_health(self, health: node_service_pb2.EngineHealth, message: str) -> None:
         changed = health != self.health

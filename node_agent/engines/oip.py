@@ -8,7 +8,6 @@ rows back. A decoupled model answers through a stream, as often as it likes.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +24,8 @@ from node_agent.engines.faults import (
     unknown_model,
     unsupported,
 )
-from node_agent.engines.interface import EngineError, Item, Load, Result, Sink
+from node_agent.engines.interface import EngineError, Item, Load, Result
+from node_agent.engines.itemwise import ItemwiseEngine
 from node_agent.engines.oip_faults import from_status
 from node_agent.engines.oip_options import OipOptions
 from node_agent.engines.oip_server import ACTIVE, LOADING, SERVING, OipModel, OipServer
@@ -41,8 +41,6 @@ from node_agent.engines.oip_tensors import (
     texts_of,
 )
 from node_agent.engines.works import Work, Works
-
-log = logging.getLogger(__name__)
 
 _UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
 _COMPLETE = types_pb2.FINISH_REASON_COMPLETE
@@ -81,21 +79,22 @@ class _Answer:
         return Result(finish_reason=_COMPLETE, outputs=self.outputs)
 
 
-class OipEngine:
+class OipEngine(ItemwiseEngine[_Part]):
     """An engine of kind `oip`."""
 
     def __init__(self, engine_id: str, options: OipOptions) -> None:
         self._engine_id = engine_id
         self._options = options
-        self._server = OipServer(options, self._on_changed)
-        self._works: Works[_Part] = Works(
+        self._server = OipServer(options, self._tell_change)
+        works: Works[_Part] = Works(
             slots=lambda: options.slots,
             look_ahead=options.look_ahead,
             perform=self._perform,
             explain=self._explain,
             may_start=lambda: True,
         )
-        self._sink: Sink | None = None
+        super().__init__(self._server, works)
+        self._shared: dict[Any, _Call] = {}  # calls that others of the same batch may join
 
     @property
     def server(self) -> OipServer:
@@ -140,26 +139,14 @@ class OipEngine:
             },
         )
 
-    async def start(self, sink: Sink) -> None:
-        self._sink = sink
-        self._works.start(sink)
-        await self._server.start()
-
-    async def stop(self, grace_s: float) -> None:
-        await self._works.stop(grace_s)
-        await self._server.stop()
-
     def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
-        shared: dict[Any, _Call] = {}
+        """Run these; an atomic batch in as few calls as its shapes allow."""
+        self._shared = {}
         for item in items:
-            try:
-                self._admit(item, shared if atomic and self._options.batch else {})
-            except ItemFailed as failure:
-                self._works.refuse(item, failure.error)
+            if not (atomic and self._options.batch):
+                self._shared = {}
+            self._hold(item)
         self._works.start_waiting()
-
-    def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
-        self._works.cancel(dispatch_id, reason)
 
     def _describe(self, model: OipModel) -> node_service_pb2.ModelDescriptor:
         return node_service_pb2.ModelDescriptor(
@@ -169,11 +156,8 @@ class OipEngine:
             task_types=self._options.task_types,
         )
 
-    def _admit(self, item: Item, shared: dict[Any, _Call]) -> None:
+    def _admit(self, item: Item) -> None:
         server, works = self._server, self._works
-        if works.stopping or server.health != SERVING:
-            why = server.message or "it starts or stops"
-            raise ItemFailed(unavailable(f"the engine does not serve: {why}", refused=True))
         model = server.models.get(item.model)
         if model is None:
             raise ItemFailed(unknown_model(item.model, server.models))
@@ -184,7 +168,7 @@ class OipEngine:
         inputs = 1
         if not works.has_room(inputs):
             raise ItemFailed(busy(f"{works.held_inputs} inputs are held already"))
-        part = self._part(item, model, tensors, wanted, shared)
+        part = self._part(item, model, tensors, wanted)
         works.add(item, part, _Answer(), inputs)
 
     def _part(
@@ -193,9 +177,9 @@ class OipEngine:
         model: OipModel,
         tensors: Sequence[Tensor],
         wanted: tuple[str, ...],
-        shared: dict[Any, _Call],
     ) -> _Part:
         """Join a call of the same batch, or begin one."""
+        shared = self._shared
         shape = batch_key(tensors) if model.max_batch_size > 1 and not model.decoupled else None
         key = (model.name, shape, wanted, item.priority)
         call = shared.get(key) if shape is not None else None
@@ -223,7 +207,7 @@ class OipEngine:
             if error.code() is not _UNIMPLEMENTED or "decoupled" not in (error.details() or ""):
                 raise
             call.model.decoupled = True  # its configuration did not show it
-            self._on_changed()
+            self._tell_change()
             await self._stream(work, call, answer)
 
     async def _share(self, work: Work[_Part], call: _Call, answer: _Answer) -> None:
@@ -284,19 +268,10 @@ class OipEngine:
         limits = [s for s in (self._options.call_timeout, call.timeout_s) if s]
         return min(limits) if limits else None
 
-    def _explain(self, work: Work[_Part], failure: BaseException) -> EngineError:  # noqa: ARG002
-        if isinstance(failure, ItemFailed):
-            return failure.error
+    def _explain(self, work: Work[_Part], failure: BaseException) -> EngineError | None:  # noqa: ARG002
         if isinstance(failure, grpc.aio.AioRpcError):
             return from_status(failure.code().name, failure.details() or "")
-        log.error("oip engine: a call failed", exc_info=failure)
-        reason = types_pb2.ERROR_REASON_INTERNAL
-        return EngineError(reason=reason, message=f"the agent's engine failed: {failure!r}")
-
-    def _on_changed(self) -> None:
-        if self._sink is not None:
-            self._sink.changed()
-            self._works.start_waiting()
+        return None
 
 
 def _tensors(item: Item, model: OipModel) -> Sequence[Tensor]:

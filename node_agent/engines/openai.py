@@ -7,9 +7,6 @@ server drop the request.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-
 import aiohttp
 
 from batchyard.v1 import node_service_pb2, types_pb2
@@ -21,7 +18,8 @@ from node_agent.engines.faults import (
     unavailable,
     unknown_model,
 )
-from node_agent.engines.interface import EngineError, Item, Load, Sink
+from node_agent.engines.interface import EngineError, Item, Load
+from node_agent.engines.itemwise import ItemwiseEngine
 from node_agent.engines.openai_answer import StreamedAnswer
 from node_agent.engines.openai_look import Sample
 from node_agent.engines.openai_options import OpenaiOptions
@@ -33,8 +31,6 @@ from node_agent.engines.server_sent_events import read_events, stalled
 from node_agent.engines.slot_guess import SlotGuess
 from node_agent.engines.works import Work, Works
 
-log = logging.getLogger(__name__)
-
 ACTIVE = types_pb2.MODEL_STATE_ACTIVE
 FAILED = types_pb2.MODEL_STATE_FAILED
 LOADING = types_pb2.MODEL_STATE_LOADING
@@ -42,7 +38,7 @@ _STALLED = types_pb2.ERROR_REASON_ENGINE_STALLED
 _NO_MODEL = types_pb2.ERROR_REASON_MODEL_NOT_FOUND
 
 
-class OpenaiEngine:
+class OpenaiEngine(ItemwiseEngine[Call]):
     """An engine of kind `openai`."""
 
     def __init__(self, engine_id: str, options: OpenaiOptions) -> None:
@@ -53,14 +49,14 @@ class OpenaiEngine:
         )
         self._guess = self._new_guess()
         self._guessed_for: tuple[str, int | None] = ("", None)
-        self._works: Works[Call] = Works(
+        works: Works[Call] = Works(
             slots=lambda: self._guess.slots,
             look_ahead=options.look_ahead,
             perform=self._perform,
             explain=self._explain,
             may_start=lambda: not self._server.doubted,
         )
-        self._sink: Sink | None = None
+        super().__init__(self._server, works)
 
     @property
     def server(self) -> OpenaiServer:
@@ -106,27 +102,6 @@ class OpenaiEngine:
             load.waiting = self._works.waiting_inputs
         return load
 
-    async def start(self, sink: Sink) -> None:
-        self._sink = sink
-        self._works.start(sink)
-        await self._server.start()
-
-    async def stop(self, grace_s: float) -> None:
-        await self._works.stop(grace_s)
-        await self._server.stop()
-
-    def submit(self, items: Sequence[Item], *, atomic: bool) -> None:  # noqa: ARG002
-        # Continuous batching: items that come together need not start together.
-        for item in items:
-            try:
-                self._admit(item)
-            except ItemFailed as failure:
-                self._works.refuse(item, failure.error)
-        self._works.start_waiting()
-
-    def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
-        self._works.cancel(dispatch_id, reason)
-
     def _new_guess(self) -> SlotGuess:
         options, served = self._options, self._server.served
         return SlotGuess(
@@ -168,9 +143,6 @@ class OpenaiEngine:
 
     def _admit(self, item: Item) -> None:
         server, works = self._server, self._works
-        if works.stopping or server.health != SERVING:
-            why = server.message or "it starts or stops"
-            raise ItemFailed(unavailable(f"the engine does not serve: {why}", refused=True))
         model = server.served.models.get(item.model)
         if model is None:
             raise ItemFailed(unknown_model(item.model, server.served.models))
@@ -237,19 +209,15 @@ class OpenaiEngine:
             raise broken("the stream ended without a finish reason", "malformed")
         raise aiohttp.ClientPayloadError("the answer broke off")
 
-    def _explain(self, work: Work[Call], failure: BaseException) -> EngineError:  # noqa: ARG002
-        if isinstance(failure, ItemFailed):
-            if failure.error.reason == _STALLED:
-                self._server.suspect_hang()
-            return failure.error
-        if isinstance(failure, aiohttp.ClientError | OSError):
-            self._server.doubted = True
-            if isinstance(failure, aiohttp.ClientConnectorError):
-                return unavailable(f"nothing answers at {self._server.address}", refused=True)
-            return unavailable(f"the connection to the engine broke: {failure!r}")
-        log.error("openai engine: a call failed", exc_info=failure)
-        reason = types_pb2.ERROR_REASON_INTERNAL
-        return EngineError(reason=reason, message=f"the agent's engine failed: {failure!r}")
+    def _explain(self, work: Work[Call], failure: BaseException) -> EngineError | None:  # noqa: ARG002
+        if isinstance(failure, ItemFailed) and failure.error.reason == _STALLED:
+            self._server.suspect_hang()
+        if not isinstance(failure, aiohttp.ClientError | OSError):
+            return None
+        self._server.doubted = True
+        if isinstance(failure, aiohttp.ClientConnectorError):
+            return unavailable(f"nothing answers at {self._server.address}", refused=True)
+        return unavailable(f"the connection to the engine broke: {failure!r}")
 
     def _on_lost(self, why: str) -> None:
         self._works.lose_waiting(why)
@@ -260,19 +228,14 @@ class OpenaiEngine:
         if guess.look(
             works.now(), ours=works.running_inputs, running=sample.running, waiting=sample.waiting
         ):
-            self._report_change()
+            self._tell_change()
 
     def _on_changed(self) -> None:
         served = self._server.served
         if (served.kind, served.slots) != self._guessed_for:  # another server: begin anew
             self._guessed_for = (served.kind, served.slots)
             self._guess = self._new_guess()
-        self._report_change()
-
-    def _report_change(self) -> None:
-        if self._sink is not None:
-            self._sink.changed()
-            self._works.start_waiting()
+        self._tell_change()
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes:

@@ -176,7 +176,7 @@ class OpenaiServer:
                 self._wait_for(connected, error)
             if self._child is not None and self._child.exit_status is not None:
                 await self._child.wait()
-                raise _Gone(self._child.obituary())
+                raise _Gone(_obituary(self._child))
             await asyncio.sleep(self._options.poll_interval)
 
     def _wait_for(self, connected: bool, error: BaseException) -> None:
@@ -252,7 +252,7 @@ class OpenaiServer:
             await asyncio.sleep(self._options.poll_interval)
             if self._child is not None and self._child.exit_status is not None:
                 await self._child.wait()
-                return self._child.obituary()
+                return _obituary(self._child)
             assert self._looker is not None
             try:
                 answered = await self._look(self._looker)
@@ -324,6 +324,10 @@ class OpenaiServer:
         self.health, self.message = health, message
         if changed:
             self._changed()
+
+
+def _obituary(child: GuardedProcess) -> str:
+    return f"the server's process {child.how_it_ended()}"
 
 
 class _Gone(Exception):

@@ -12,21 +12,19 @@ import logging
 import os
 import signal
 import sys
-from collections import deque
 from collections.abc import Callable
 
 import psutil
 
 from batchyard.v1 import node_service_pb2
+from node_agent.engines.child_process import ChildProcess
 from node_agent.engines.python_child import LENGTH
 from node_agent.engines.python_options import PythonOptions
 
 log = logging.getLogger("node_agent.engine.child")
 
 CHILD_MODULE = "node_agent.engines.python_child"
-_LOG_LINES = 20
-_LOG_S = 1.0
-_CHUNK = 1 << 16
+_PATIENCE_S = 1.0  # to be gone, once killed
 
 
 class WorkerLost(Exception):
@@ -43,9 +41,7 @@ class PythonWorker:
     def __init__(self, options: PythonOptions, changed: Callable[[], None]) -> None:
         self._options = options
         self._changed = changed
-        self._process: asyncio.subprocess.Process | None = None
-        self._log: deque[str] = deque(maxlen=_LOG_LINES)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._child: ChildProcess | None = None
         self._failures = 0
         self._stalled = False
         self.ready = False
@@ -54,7 +50,7 @@ class PythonWorker:
     @property
     def pid(self) -> int | None:
         """Of its process; None: there is none."""
-        return self._process.pid if self._process is not None else None
+        return self._child.pid if self._child is not None else None
 
     async def start(self) -> None:
         """Bring the process up.
@@ -65,7 +61,7 @@ class PythonWorker:
         options = self._options
         folders = [str(options.path)] if options.path is not None else []
         self._stalled = False
-        self._process = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             options.python or sys.executable,
             "-m",
             CHILD_MODULE,
@@ -77,10 +73,10 @@ class PythonWorker:
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        self._tasks.append(asyncio.create_task(self._read_log(self._process)))
+        self._child = ChildProcess(process, process.stderr, patience_s=_PATIENCE_S)
         try:
             async with asyncio.timeout(options.start_timeout):
-                await self._receive(self._process)
+                await self._receive(self._child)
                 await self._warm_up()
         except TimeoutError as error:
             await self._end()
@@ -111,33 +107,34 @@ class PythonWorker:
         Raises:
             WorkerLost: there will be no answer; the worker must be restarted.
         """
-        process, limit_s = self._process, self._options.batch_timeout
-        assert process is not None
-        assert process.stdin is not None
+        child, limit_s = self._child, self._options.batch_timeout
+        assert child is not None
+        stdin = child.process.stdin
+        assert stdin is not None
         try:
             async with asyncio.timeout(limit_s or None):
                 data = batch.SerializeToString()
-                process.stdin.write(LENGTH.pack(len(data)) + data)
-                await process.stdin.drain()
-                answer = await self._receive(process)
+                stdin.write(LENGTH.pack(len(data)) + data)
+                await stdin.drain()
+                answer = await self._receive(child)
         except TimeoutError as error:
             self._set_ready(False, f"a call took more than {limit_s:g} s")
             raise WorkerLost(self.message, stalled=True) from error
         except (OSError, WorkerLost) as error:
-            await process.wait()
-            self._set_ready(False, self._obituary(process))
+            await child.wait()
+            self._set_ready(False, self._obituary(child))
             raise WorkerLost(self.message) from error
         return node_service_pb2.ConnectRequest.FromString(answer)
 
     def interrupt(self) -> None:
         """Break off the running call, if the function can be interrupted."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGUSR1)
+        if self._child is not None and self._child.exit_status is None:
+            self._child.process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
         """End the process by force; what it runs is lost."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        if self._child is not None:
+            self._child.kill()
 
     def is_too_large(self) -> bool:
         """Whether the process holds more memory than it may."""
@@ -162,43 +159,26 @@ class PythonWorker:
         if result.HasField("error"):
             raise WorkerLost(f"its first request failed (warm_up): {result.error.message}")
 
-    async def _receive(self, process: asyncio.subprocess.Process) -> bytes:
-        assert process.stdout is not None
+    async def _receive(self, child: ChildProcess) -> bytes:
+        stdout = child.process.stdout
+        assert stdout is not None
         try:
-            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-            return await process.stdout.readexactly(length) if length else b""
+            (length,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
+            return await stdout.readexactly(length) if length else b""
         except asyncio.IncompleteReadError as error:
-            await process.wait()
-            await asyncio.wait(self._tasks, timeout=_LOG_S)  # its last words
-            raise WorkerLost(self._obituary(process)) from error
+            await child.wait()
+            raise WorkerLost(self._obituary(child)) from error
 
     async def _end(self) -> None:
-        process, self._process = self._process, None
+        child, self._child = self._child, None
         self.ready = False
-        if process is None:
-            return
-        if process.returncode is None:
-            process.kill()
-        if process.stdin is not None:
-            process.stdin.close()
-        await process.wait()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        if child is not None:
+            child.kill()
+            await child.close()
 
-    def _obituary(self, process: asyncio.subprocess.Process) -> str:
-        status = process.returncode or 0
-        how = f"was killed by signal {-status}" if status < 0 else f"ended ({status})"
-        last = f": {self._log[-1]}" if self._log else ""
-        return f"the process of {self._options.callable} {how}{last}"
+    def _obituary(self, child: ChildProcess) -> str:
+        return f"the process of {self._options.callable} {child.how_it_ended()}"
 
     def _set_ready(self, ready: bool, message: str) -> None:
         self.ready, self.message = ready, message
         self._changed()
-
-    async def _read_log(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        while chunk := await process.stderr.read(_CHUNK):
-            for line in chunk.decode("utf-8", "replace").splitlines():
-                if line.strip():
-                    self._log.append(line.strip()[:500])
-                    log.debug("%s", line[:2000], extra={"event": "engine_log"})

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from batchyard.v1 import types_pb2
-from node_agent.engines.faults import unavailable
+from node_agent.engines.faults import ItemFailed, unavailable
 from node_agent.engines.interface import EngineError, Item, Result, Sink
 
 log = logging.getLogger(__name__)
@@ -56,8 +56,8 @@ class Work(Generic[Call]):
 class Works(Generic[Call]):
     """All items of one engine. `start` before use.
 
-    `perform` runs one, `explain` turns what it raised into an error, `may_start` says whether the
-    engine takes more now.
+    `perform` runs one; `explain` turns what it raised into an error (None: it says itself what it
+    means, or is a fault of ours); `may_start` says whether the engine takes more now.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Works(Generic[Call]):
         slots: Callable[[], int],
         look_ahead: int,
         perform: Callable[[Work[Call]], Awaitable[None]],
-        explain: Callable[[Work[Call], BaseException], EngineError],
+        explain: Callable[[Work[Call], BaseException], EngineError | None],
         may_start: Callable[[], bool],
     ) -> None:
         self._slots = slots
@@ -189,7 +189,7 @@ class Works(Generic[Call]):
         if failure is None:
             self._finish(work, _LENGTH, None)
         else:
-            self._finish(work, _ERROR, self._explain(work, failure))
+            self._finish(work, _ERROR, self._explain(work, failure) or _meaning(failure))
 
     def _finish(
         self, work: Work[Call], finish: types_pb2.FinishReason, error: EngineError | None
@@ -214,6 +214,13 @@ class Works(Generic[Call]):
         self.start_waiting()
 
 
-def _internal(fault: Exception) -> EngineError:
+def _meaning(failure: BaseException) -> EngineError:
+    if isinstance(failure, ItemFailed):
+        return failure.error
+    log.error("a call of an engine failed", exc_info=failure)
+    return _internal(failure)
+
+
+def _internal(fault: BaseException) -> EngineError:
     reason = types_pb2.ERROR_REASON_INTERNAL
     return EngineError(reason=reason, message=f"the agent's engine failed: {fault!r}")

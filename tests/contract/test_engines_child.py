@@ -94,8 +94,8 @@ async def test_server_ends_when_the_agent_is_gone() -> None:
         server = server_of(bench)
         assert isinstance(bench.engine, OpenaiEngine)
         assert bench.engine.server.child is not None
-        assert bench.engine.server.child._process.stdin is not None
-        bench.engine.server.child._process.stdin.close()
+        assert bench.engine.server.child.process.stdin is not None
+        bench.engine.server.child.process.stdin.close()
         await bench.sink.until(lambda: not server.is_running())
 
 

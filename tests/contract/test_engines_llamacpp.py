@@ -70,7 +70,7 @@ async def test_killed_child_fails_its_work_and_is_started_again(tiny_model: str)
             assert not result.error.refused
             assert joined(result) == bench.sink.texts[dispatch_id][0, 0] != ""
             await until_health(bench, DOWN)
-            assert "status -9" in bench.engine.load().message
+            assert "killed by signal 9" in bench.engine.load().message
             assert bench.engine.load().running is None  # unknown, not 0
             await until_health(bench, SERVING)
             assert pid_of(bench) != pid
