@@ -45,6 +45,7 @@ from scheduler_service.rpc.scheduler import SERVICE, SchedulerPort
 from scheduler_service.rpc.scheduler import Identity as PublicIdentity
 from scheduler_service.rpc.validate import Limits
 from scheduler_service.security.guard import Guard
+from scheduler_service.security.news import Change, GrantsNews
 from scheduler_service.servers import Servers, Service
 from service_kit.addresses import joined
 
@@ -108,6 +109,7 @@ class App:
             environ=os.environ,
             refused=self._guard.families,
         )
+        self._follow_grants()
         converter = self._make_converter()
         intake = self._intake = self._make_intake(converter)
         self._jobs = self._make_jobs(converter, intake)
@@ -126,6 +128,16 @@ class App:
         self._http: http.HttpPort | None = None
         self._admin_port: admin.AdminPort | None = None
         self._draining = False
+
+    def _follow_grants(self) -> None:
+        """Who gets access, and who loses it, is an event as what operators do here is."""
+        eventlog, clock = self._observers.eventlog, self._clock
+
+        def tell(change: Change) -> None:
+            eventlog.tell(change.kind, clock.now(), principal=change.by, data=change.data())
+
+        news = GrantsNews(self._config.state_dir, tell)
+        self._guard.access.on_read.append(news.look)
 
     def _limits(self) -> Limits:
         return Limits(**self._config.limits.values())

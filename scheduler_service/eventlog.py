@@ -12,6 +12,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -146,6 +147,7 @@ class EventLog:
         self._rare = _Ring(capacity)
         self._watchers: dict[Watcher, None] = {}
         self._principals: dict[tuple[str, str], str] = {}
+        self.on_asked: Callable[[Entry], None] | None = None  # hears what a principal asked for
 
     def __call__(self, happened: Sequence[Record]) -> None:
         """Keep what is public."""
@@ -165,18 +167,39 @@ class EventLog:
                 for watcher in self._watchers:
                     watcher.offer(entry)
 
-    def expect(self, kind: str, subject: str, principal: str) -> None:
-        """The next event of this kind and node (else pool) was asked for by `principal`; empty: by
-        nobody.
+    @contextmanager
+    def asked_by(self, principal: str, kind: str, *subjects: str) -> Iterator[None]:
+        """Within, the next event of this kind and each node (else pool) was asked for by
+        `principal`, unless somebody asked before for the same: what comes is theirs.
         """
-        if principal:
-            self._principals[kind, subject] = principal
-        else:
-            self._principals.pop((kind, subject), None)
+        mine = [(kind, each) for each in subjects if (kind, each) not in self._principals]
+        self._principals.update(dict.fromkeys(mine, principal))
+        try:
+            yield
+        finally:
+            for key in mine:
+                self._principals.pop(key, None)
+
+    def tell(self, kind: str, at: Instant, *, principal: str, data: dict[str, Any]) -> None:
+        """Keep what a principal did that is not the core's business."""
+        self._last += 1
+        entry = Entry(self._last, at, kind, data=data, principal=principal)
+        self._rare.append(entry)
+        for watcher in self._watchers:
+            watcher.offer(entry)
+        self._asked(entry)
 
     def _with_principal(self, entry: Entry) -> Entry:
         principal = self._principals.pop((entry.kind, entry.node_id or entry.pool), "")
-        return entry._replace(principal=principal) if principal else entry
+        if not principal:
+            return entry
+        entry = entry._replace(principal=principal)
+        self._asked(entry)
+        return entry
+
+    def _asked(self, entry: Entry) -> None:
+        if self.on_asked is not None:
+            self.on_asked(entry)
 
     def newest(self, wanted: EventFilter, *, before: int = 0) -> Iterator[Entry]:
         """Matching events, newest first; `before`: only those of lower numbers, 0: all."""

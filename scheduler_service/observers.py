@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from scheduler_service.audit_log import AuditLog
 from scheduler_service.clock import Clock
 from scheduler_service.config import ReportSection
 from scheduler_service.driver import Driver
@@ -45,6 +46,7 @@ class Observers:
     ) -> None:
         """`refused`: metrics of those who were not let in."""
         self.eventlog = EventLog(term=term, capacity=config.events)
+        self.eventlog.on_asked = AuditLog(clock, term)
         self.statistics = Statistics(clock, window=config.window, memory=config.memory)
         self.spans = tracing.SpanCounts()
         self.lag = LoopLag()

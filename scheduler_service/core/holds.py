@@ -27,8 +27,8 @@ def on_frozen(state: State, event: AutoscaleFrozen) -> None:
     for pool in [*state.pools.values()] if not event.pool else _known(state, event.pool):
         was = pool.scale.frozen_until
         pool.scale.frozen_until, pool.scale.planned = event.until, 0
-        if (was > state.now) != (event.until > state.now):
-            frozen = event.until > state.now
+        frozen = event.until > state.now
+        if frozen != (was > state.now) or (frozen and was != event.until):
             kind = records.AUTOSCALE_FROZEN if frozen else records.AUTOSCALE_UNFROZEN
             state.record(kind, pool=pool.model, reason=event.reason)
 

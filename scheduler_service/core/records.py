@@ -39,6 +39,10 @@ POOL_RESUMED: Final = "pool_resumed"
 AUTOSCALE_FROZEN: Final = "autoscale_frozen"
 AUTOSCALE_UNFROZEN: Final = "autoscale_unfrozen"
 LOG_LEVEL_SET: Final = "log_level_set"
+REQUESTS_CANCELLED: Final = "requests_cancelled"  # all of a filter; each is CANCELLED, too
+ACCESS_GRANTED: Final = "access_granted"
+ACCESS_CHANGED: Final = "access_changed"
+ACCESS_REVOKED: Final = "access_revoked"
 SUSPECTED: Final = "suspected"
 POISONED: Final = "poisoned"
 
@@ -82,6 +86,10 @@ PUBLIC: Final = frozenset(
         AUTOSCALE_FROZEN,
         AUTOSCALE_UNFROZEN,
         LOG_LEVEL_SET,
+        REQUESTS_CANCELLED,
+        ACCESS_GRANTED,
+        ACCESS_CHANGED,
+        ACCESS_REVOKED,
     }
 )
 

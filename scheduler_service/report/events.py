@@ -29,6 +29,10 @@ _BY_OPERATORS: Final = frozenset(
         records.AUTOSCALE_FROZEN,
         records.AUTOSCALE_UNFROZEN,
         records.LOG_LEVEL_SET,
+        records.REQUESTS_CANCELLED,
+        records.ACCESS_GRANTED,
+        records.ACCESS_CHANGED,
+        records.ACCESS_REVOKED,
     }
 )
 _EXPIRED: Final = frozenset({Reason.DEADLINE_EXCEEDED, Reason.MAX_WAIT_EXCEEDED})
@@ -64,6 +68,10 @@ _TEXT: Final[dict[str, str]] = {
     records.AUTOSCALE_FROZEN: "the autoscaler of {pool} is frozen",
     records.AUTOSCALE_UNFROZEN: "the autoscaler of {pool} acts again",
     records.LOG_LEVEL_SET: "log level of {logger}: {level}",
+    records.REQUESTS_CANCELLED: "{requests} open requests were cancelled: {filter}",
+    records.ACCESS_GRANTED: "access was granted: {what}",
+    records.ACCESS_CHANGED: "access was changed by hand: {what}",
+    records.ACCESS_REVOKED: "access was revoked: {what}",
     records.LEDGER_HEALED: "the books of {node_id} were corrected: {what}",
     records.SUSPECTED: "request {request_id} was on nodes that failed ({nodes}): it runs alone",
     records.POISONED: "request {request_id} makes nodes fail ({nodes}): it is not run again",

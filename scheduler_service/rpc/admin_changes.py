@@ -6,11 +6,13 @@ The answer is given when the core has applied the change.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable
 from typing import Final
 
 import grpc
+from google.protobuf import json_format
 
 from batchyard.v1 import admin_service_pb2 as pb
 from batchyard.v1 import report_pb2
@@ -26,6 +28,7 @@ from scheduler_service.security.principals import current
 
 # The driver turns once per loop iteration and takes 256 events each: no inbox is that long.
 TURNS_MAX: Final = 1_000
+FILTER_MAX: Final = 256  # characters of a filter in its event
 _PEER: Final = re.compile(r"ipv[46]:(.+):\d+")
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -84,12 +87,8 @@ class AdminChanges:
                 reason=Reason.RESOURCE_NOT_FOUND,
                 metadata={"resource": f"node/{event.node_id}"},
             )
-        eventlog = self._reports.eventlog
-        eventlog.expect(kind, event.node_id, principal_of(context))
-        try:
+        with self._reports.eventlog.asked_by(principal_of(context), kind, event.node_id):
             node = await self._applied(event, is_done)
-        finally:
-            eventlog.expect(kind, event.node_id, "")
         return filters.own(self._reports.node(node, self._reports.window()))
 
     async def _applied(
@@ -118,9 +117,14 @@ class AdminChanges:
         requests = self._reports.state.requests
         matching = [each for each in requests.values() if query.takes(each)]
         if not request.validate_only:
-            message = f"by {principal_of(context)}" + (f": {why}" if why else "")
+            principal = principal_of(context)
+            message = f"by {principal}" + (f": {why}" if why else "")
             for each in matching:
                 self._cancel(each.rid, Reason.CANCELLED_BY_ADMIN, message)
+            data = {"requests": len(matching), "filter": _written(request.filter), "reason": why}
+            self._reports.eventlog.tell(
+                records.REQUESTS_CANCELLED, self._driver.clock.now(), principal=principal, data=data
+            )
         ids = [each.request_id for each in matching[: filters.IDS_MAX]]
         return pb.CancelMatchingResponse(count=len(matching), request_ids=ids)
 
@@ -133,6 +137,13 @@ def principal_of(context: Context) -> str:
     peer = context.peer()
     match = _PEER.fullmatch(peer)
     return f"anonymous@{match[1] if match else peer}"
+
+
+def _written(given: pb.RequestFilter) -> str:
+    """What is set of it, on one line; not a thousand ids."""
+    fields = json_format.MessageToDict(given, preserving_proto_field_name=True)
+    text = json.dumps(fields, ensure_ascii=False)
+    return text if len(text) <= FILTER_MAX else f"{text[:FILTER_MAX]}..."
 
 
 def _is_out(node: Node) -> bool:

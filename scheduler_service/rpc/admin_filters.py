@@ -17,6 +17,7 @@ from scheduler_service.report.requests import job_of
 from scheduler_service.report.statistics import Statistics
 from scheduler_service.report.texts import language_of
 from scheduler_service.rpc.validate import Refused, nanoseconds
+from scheduler_service.security.grants import holds_token
 from scheduler_service.security.permits import tenant_of
 from scheduler_service.security.principals import current
 
@@ -76,10 +77,12 @@ def reason(text: str) -> str:
     """What an operator gave as the reason.
 
     Raises:
-        Refused: it is too long.
+        Refused: it is too long, or holds a token.
     """
     if len(text) > REASON_MAX:
         raise Refused(f"a reason has at most {REASON_MAX} characters", field="reason")
+    if holds_token(text):
+        raise Refused("a reason is shown to others and must not hold a token", field="reason")
     return text
 
 

@@ -14,11 +14,11 @@ import grpc
 
 from batchyard.v1 import admin_service_pb2 as pb
 from batchyard.v1 import report_pb2
+from scheduler_service import audit_log
 from scheduler_service.clock import Clock
 from scheduler_service.core import records
 from scheduler_service.core.events import AutoscaleFrozen, PoolPaused
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.core.records import Record
 from scheduler_service.core.state import Pool
 from scheduler_service.core.types import NEVER, Instant
 from scheduler_service.driver import Driver
@@ -90,15 +90,17 @@ class AdminHolds:
         logger = request.logger
         if logger and not (_LOGGER.fullmatch(logger) and logger.startswith(logs.OURS)):
             raise Refused(f"a logger begins with {' or '.join(logs.OURS)}", field="logger")
+        if logger == audit_log.LOGGER:
+            raise Refused("what operators do is always logged", field="logger")
         logs.set_level(level, logger)
         data = {
             "level": level,
             "logger": logger or "all",
             "reason": filters.reason(request.reason),
         }
-        eventlog = self._reports.eventlog
-        eventlog.expect(records.LOG_LEVEL_SET, "", principal_of(context))
-        eventlog([Record(records.LOG_LEVEL_SET, self._clock.now(), data=data)])
+        self._reports.eventlog.tell(
+            records.LOG_LEVEL_SET, self._clock.now(), principal=principal_of(context), data=data
+        )
         return pb.SetLogLevelResponse()
 
     async def _hold(
@@ -107,11 +109,9 @@ class AdminHolds:
         self._pool(name)  # there is one
         event = PoolPaused(name, paused, filters.reason(reason))
         kind = records.POOL_PAUSED if paused else records.POOL_RESUMED
-        eventlog = self._reports.eventlog
-        eventlog.expect(kind, name, principal_of(context))
-        self._driver.post(event)
-        await _until(lambda: self._pool(name).paused == paused)
-        eventlog.expect(kind, name, "")
+        with self._reports.eventlog.asked_by(principal_of(context), kind, name):
+            self._driver.post(event)
+            await _until(lambda: self._pool(name).paused == paused)
         return self._written(name)
 
     async def _freeze(
@@ -122,13 +122,9 @@ class AdminHolds:
         names = [self._pool(name).model] if name else list(self._reports.state.pools)
         kind = records.AUTOSCALE_UNFROZEN if until < 0 else records.AUTOSCALE_FROZEN
         event = AutoscaleFrozen(name, until, filters.reason(reason))
-        principal, eventlog = principal_of(context), self._reports.eventlog
-        for each in names:
-            eventlog.expect(kind, each, principal)
-        self._driver.post(event)
-        await _until(lambda: all(self._pool(n).scale.frozen_until == until for n in names))
-        for each in names:
-            eventlog.expect(kind, each, "")
+        with self._reports.eventlog.asked_by(principal_of(context), kind, *names):
+            self._driver.post(event)
+            await _until(lambda: all(self._pool(n).scale.frozen_until == until for n in names))
         return [self._written(each) for each in names]
 
     def _pool(self, name: str) -> Pool:

@@ -46,7 +46,8 @@ class Access:
     """Who has access. Made on the loop; `start` to keep it up to date."""
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
-        """Reads the file; None: there is none, and nobody can have a token.
+        """Reads the file; None: there is none, and nobody can have a token. Each time it is taken
+        up, `on_read` hears it; the first time with `start`.
 
         Raises:
             GrantsError: it cannot be used.
@@ -60,12 +61,13 @@ class Access:
         self._fingerprints: dict[bytes, str] = {}  # by PEM
         self._timer: asyncio.TimerHandle | None = None
         self.on_end: list[Callable[[Principal], None]] = []
-        self._began = False  # what the file held at the start is no news
+        self.on_read: list[Callable[[Grants], None]] = []
         self._take()
 
     def start(self) -> None:
         """Look at the file every second from now on."""
-        self._timer = asyncio.get_running_loop().call_later(REFRESH_S, self._tick)
+        self._tell_read()
+        self._again()
 
     def stop(self) -> None:
         """Look no more."""
@@ -155,9 +157,17 @@ class Access:
             known = self._fingerprints[pem] = fingerprint_of(pem)
         return known
 
+    def _again(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(REFRESH_S, self._tick)
+
     def _tick(self) -> None:
         self.refresh()
-        self.start()
+        self._again()
+
+    def _tell_read(self) -> None:
+        if self._path is not None:
+            for hear in self.on_read:
+                hear(self._grants)
 
     def refresh(self) -> None:
         """Look at the file and the time now."""
@@ -171,6 +181,7 @@ class Access:
                 log.warning(text, fault, extra={"event": "access_refused"})
                 return
             self._take()
+            self._tell_read()
         for grant, principal in list(self._principals.values()):
             if principal.live and not self._holds(grant, principal):
                 self._end(principal)
@@ -189,7 +200,6 @@ class Access:
     def _take(self) -> None:
         """Make principals of what is new or has changed, and end those of what is gone."""
         former, self._principals = self._principals, {}
-        new: list[str] = []
         for grant in self._grants.entries.values():
             known = former.pop(grant.id, None)
             if known is not None and _allows(known[0]) == _allows(grant):
@@ -199,12 +209,8 @@ class Access:
                 self._end(known[1])
             if not grant.revoked:
                 self._principals[grant.id] = (grant, principal_of(grant))
-                new.append(f"{grant.id} ({grant.kind} {grant.principal!r})")
         for _, principal in former.values():
             self._end(principal)
-        if new and self._began:
-            log.info("granted: %s", ", ".join(new), extra={"event": "access_granted"})
-        self._began = True
 
     def _end(self, principal: Principal) -> None:
         principal.live = False

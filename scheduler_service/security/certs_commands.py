@@ -75,7 +75,8 @@ def revoke(options: argparse.Namespace) -> int:
     if b"BEGIN CERTIFICATE" not in pem:
         raise CertsError(f"{options.certificate} holds no certificate in PEM form")
     fingerprint = access.fingerprint_of(pem)
-    tokens_commands.revoke_certificate(command_line.grants_path(options), fingerprint)
+    path = command_line.grants_path(options)
+    tokens_commands.revoke_certificate(path, fingerprint, options.reason)
     sys.stderr.write(f"{fingerprint}: revoked\n")
     return 0
 

@@ -64,9 +64,11 @@ def _add_tokens(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
     revoke = _command(actions, "revoke", tokens_commands.revoke, "ends it within a second")
     revoke.add_argument("id", help="or the beginning of it; see the list")
+    _add_reason(revoke)
 
 
 def _add_life(command: argparse.ArgumentParser, text: str, default: str | None) -> None:
+    _add_reason(command)
     command.add_argument("--label", default="", help="for people")
     command.add_argument("--expires-in", type=_seconds, metavar="TIME", help=text,
         default=None if default is None else _seconds(default))  # fmt: skip
@@ -89,6 +91,12 @@ def _add_certs(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     client.add_argument("names", nargs="+", metavar="PRINCIPAL")
     revoke = _command(actions, "revoke", certs_commands.revoke, "a certificate that got lost")
     revoke.add_argument("certificate", type=Path, help="its PEM file")
+    _add_reason(revoke)
+
+
+def _add_reason(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--reason", default="", metavar="TEXT",
+        help="why; kept with your user's name, and told in an event")  # fmt: skip
 
 
 def _certs(

@@ -5,7 +5,8 @@ join token for agents. Only the SHA-256 of a token is kept. That is enough here,
 would add nothing: tokens are 256 random bits, which nobody can try out, unlike passwords.
 
 The file is replaced as a whole, under a lock beside it, so commands and a running scheduler may
-change it at the same time.
+change it at the same time. It keeps who granted and who revoked, when and why; what is revoked
+stays in it. Who may write the file could write anything there: it is a memory, not a proof.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from service_kit.secret_files import SecretFileError, read_secret, write_secret
 PREFIX: Final = "batchyard"
 NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,64}\Z")
 MAX_NODES: Final = 10_000
-_TOKEN: Final = re.compile(r"batchyard_([0-9a-f]{12})_[A-Za-z0-9_-]{43}\Z")
+REASON_MAX: Final = 256  # characters, as in AdminService
+DOER_MAX: Final = 160
+_TOKEN: Final = re.compile(r"batchyard_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 
 Kind = Literal["client", "certificate", "join"]
 KINDS: Final[tuple[Kind, ...]] = ("client", "certificate", "join")
@@ -52,8 +55,12 @@ class Grant:
     max_priority: int = MOST_URGENT
     label: str = ""  # for people
     created: int = 0
+    created_by: str = ""  # who ran the command; empty: nobody knows
+    created_reason: str = ""
     expires: int = 0  # of a join token: the last moment for a new node
     revoked: int = 0
+    revoked_by: str = ""
+    revoked_reason: str = ""
     uses: int = 0  # of a join token: nodes that it admits
     nodes: list[str] = field(default_factory=list)  # that it has admitted
 
@@ -64,6 +71,19 @@ class Grant:
             right = GRANTABLE[name]
             rights |= IMPLIED.get(right, right)
         return rights
+
+    def summary(self) -> str:
+        """What it allows to whom, for people."""
+        if self.kind == "join":
+            return f"join token, {len(self.nodes)} of {self.uses} nodes"
+        parts = [f"{self.kind} {self.principal}", f"may {', '.join(self.rights)}"]
+        if self.tenants is not None:
+            parts.append(f"tenants {', '.join(self.tenants)}")
+        if self.models is not None:
+            parts.append(f"models {', '.join(self.models)}")
+        if self.max_priority < MOST_URGENT:
+            parts.append(f"priority up to {self.max_priority}")
+        return "; ".join(parts)
 
     def state(self, now_s: float) -> str:
         """In one word."""
@@ -76,12 +96,22 @@ class Grant:
         return "valid"
 
 
+@dataclass(slots=True, kw_only=True)
+class Revocation:
+    """Of a certificate."""
+
+    revoked: int = 0  # seconds since 1970
+    revoked_by: str = ""
+    revoked_reason: str = ""
+
+
 @dataclass(slots=True)
 class Grants:
     """All that the file holds."""
 
     entries: dict[str, Grant] = field(default_factory=dict)  # by id
-    revoked_certificates: dict[str, int] = field(default_factory=dict)  # hex SHA-256 of DER: when
+    # By hex SHA-256 of the certificate's DER form.
+    revoked_certificates: dict[str, Revocation] = field(default_factory=dict)
 
     def add(self, grant: Grant) -> None:
         """Take it in.
@@ -135,8 +165,13 @@ def digest_of(token: str) -> str:
 
 def id_of(token: str) -> str:
     """The grant that a token claims; empty: it has not the form of a token."""
-    match = _TOKEN.match(token)
+    match = _TOKEN.fullmatch(token)
     return match[1] if match else ""
+
+
+def holds_token(text: str) -> bool:
+    """Whether a token stands anywhere in it."""
+    return _TOKEN.search(text) is not None
 
 
 def read(path: Path, *, missing: bool = False) -> Grants:
@@ -178,7 +213,10 @@ def changing(path: Path) -> Iterator[Grants]:
         document = {
             "version": 1,
             "entries": [asdict(grant) for grant in grants.entries.values()],
-            "revoked_certificates": grants.revoked_certificates,
+            "revoked_certificates": {
+                fingerprint: asdict(revocation)
+                for fingerprint, revocation in grants.revoked_certificates.items()
+            },
         }
         try:
             write_secret(path, json.dumps(document, indent=1).encode() + b"\n")
@@ -191,15 +229,36 @@ def changing(path: Path) -> Iterator[Grants]:
 def _parsed(document: Any) -> Grants:
     if document["version"] != 1:
         raise GrantsError(f"version {document['version']!r} is not known here")
-    grants = Grants(revoked_certificates=dict(document.get("revoked_certificates", {})))
+    grants = Grants()
+    for fingerprint, given in document.get("revoked_certificates", {}).items():
+        # Files from before who and why were kept have the time alone.
+        kept = Revocation(revoked=given) if isinstance(given, int) else Revocation(**given)
+        check_act(kept.revoked_by, kept.revoked_reason)
+        grants.revoked_certificates[fingerprint] = kept
     for given in document["entries"]:
         grants.add(Grant(**given))
     return grants
 
 
+def check_act(by: str, reason: str) -> None:
+    """Whether that can stand as who did something, and why.
+
+    Raises:
+        GrantsError: it is too long, breaks lines, or holds a token.
+    """
+    if len(by) > DOER_MAX or not by.isprintable():
+        raise GrantsError(f"who did it is at most {DOER_MAX} printable characters")
+    if len(reason) > REASON_MAX or not reason.isprintable():
+        raise GrantsError(f"a reason is one line of at most {REASON_MAX} printable characters")
+    if holds_token(reason):
+        raise GrantsError("a reason is shown to others and must not hold a token")
+
+
 def _check(grant: Grant) -> None:
     if grant.kind not in KINDS:
         raise GrantsError(f"kind {grant.kind!r} is none of {', '.join(KINDS)}")
+    check_act(grant.created_by, grant.created_reason)
+    check_act(grant.revoked_by, grant.revoked_reason)
     if NAME.match(grant.principal) is None:
         raise GrantsError(f"{grant.principal!r} must be 1..64 of A-Z a-z 0-9 . _ : @ -")
     for right in grant.rights:

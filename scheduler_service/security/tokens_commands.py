@@ -11,7 +11,8 @@ from pathlib import Path
 
 from scheduler_service.clock import Clock
 from scheduler_service.security import command_line, grants
-from scheduler_service.security.grants import Grant
+from scheduler_service.security.grants import Grant, Revocation
+from scheduler_service.security.local_user import local_user
 from service_kit.secret_files import write_secret
 
 
@@ -42,6 +43,7 @@ def join(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace, grant: Grant) -> int:
     now = now_s()
     grant.created, grant.label = now, options.label
+    grant.created_by, grant.created_reason = local_user(), options.reason
     if options.expires_in is not None:
         grant.expires = now + int(options.expires_in)
     token = ""
@@ -52,7 +54,7 @@ def _create(options: argparse.Namespace, grant: Grant) -> int:
         if token and options.out is not None:
             write_secret(options.out, f"{token}\n".encode())
     until = f", until {_when(grant.expires)}" if grant.expires else ""
-    sys.stderr.write(f"{grant.id}: {_what(grant)}{until}\n")
+    sys.stderr.write(f"{grant.id}: {grant.summary()}{until}\n")
     if token and options.out is None:
         sys.stderr.write("this is the token; it is not shown again:\n")
         print(token)
@@ -70,12 +72,19 @@ def show(options: argparse.Namespace) -> int:
             del one["digest"]
         print(json.dumps(shown, indent=1))
         return 0
-    table = [("ID", "STATE", "WHAT", "EXPIRES", "LABEL")]
+    table = [("ID", "STATE", "WHAT", "EXPIRES", "LABEL", "BY", "REASON")]
     table += [
-        (grant.id, grant.state(now), _what(grant), _when(grant.expires), grant.label)
+        (
+            grant.id,
+            grant.state(now),
+            grant.summary(),
+            _when(grant.expires),
+            grant.label,
+            *_last_act(grant),
+        )
         for grant in entries
     ]
-    widths = [max(len(row[column]) for row in table) for column in range(5)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
         print(
             "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -85,17 +94,22 @@ def show(options: argparse.Namespace) -> int:
 
 def revoke(options: argparse.Namespace) -> int:
     """End it. A running scheduler notices within a second and ends what is open with it."""
+    grants.check_act("", options.reason)
     with grants.changing(command_line.grants_path(options)) as written:
         grant = written.find(options.id)
-        grant.revoked = grant.revoked or now_s()
-    sys.stderr.write(f"{grant.id}: revoked ({_what(grant)})\n")
+        if not grant.revoked:  # who did it first did it
+            grant.revoked, grant.revoked_by = now_s(), local_user()
+            grant.revoked_reason = options.reason
+    sys.stderr.write(f"{grant.id}: revoked ({grant.summary()})\n")
     return 0
 
 
-def revoke_certificate(path: Path, fingerprint: str) -> None:
+def revoke_certificate(path: Path, fingerprint: str, reason: str = "") -> None:
     """Refuse a certificate from now on, by its fingerprint."""
+    grants.check_act("", reason)
+    revocation = Revocation(revoked=now_s(), revoked_by=local_user(), revoked_reason=reason)
     with grants.changing(path) as written:
-        written.revoked_certificates.setdefault(fingerprint, now_s())
+        written.revoked_certificates.setdefault(fingerprint, revocation)
 
 
 def now_s() -> int:
@@ -104,17 +118,11 @@ def now_s() -> int:
     return clock.wall_ns(clock.now()) // 1_000_000_000
 
 
-def _what(grant: Grant) -> str:
-    if grant.kind == "join":
-        return f"join token, {len(grant.nodes)} of {grant.uses} nodes"
-    parts = [f"{grant.kind} {grant.principal}", f"may {', '.join(grant.rights)}"]
-    if grant.tenants is not None:
-        parts.append(f"tenants {', '.join(grant.tenants)}")
-    if grant.models is not None:
-        parts.append(f"models {', '.join(grant.models)}")
-    if grant.max_priority < 10:
-        parts.append(f"priority up to {grant.max_priority}")
-    return "; ".join(parts)
+def _last_act(grant: Grant) -> tuple[str, str]:
+    """Who granted it and why; of a revoked one, who revoked it."""
+    if grant.revoked:
+        return grant.revoked_by, grant.revoked_reason
+    return grant.created_by, grant.created_reason
 
 
 def _when(seconds: int) -> str:

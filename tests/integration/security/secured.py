@@ -193,7 +193,7 @@ async def secured(
     if auth:
         flags.append(f"auth.file={files.grants}")
     loaded = config_sources.load(None, environ=NO_HOME, flags=[*flags, *settings])
-    app = App(loaded.config, load_identity(None), "1.2.3")
+    app = App(loaded.config, load_identity(loaded.config.state_dir), "1.2.3")
     world = Secured(files, app, await app.start(), tls)
     try:
         yield world

@@ -1,25 +1,42 @@
-"""What operators do is an event with name and reason; who came and went is in the log."""
+"""What operators do, and who they give access to, is an event and a line of the log."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf import descriptor_pool, message_factory
 
 from batchyard import AsyncClient, errors
-from batchyard.v1 import AdminServiceStub, ListEventsRequest, RequestFilter
+from batchyard.v1 import (
+    AdminServiceStub,
+    CordonNodeRequest,
+    ListEventsRequest,
+    RequestFilter,
+    SetLogLevelRequest,
+)
+from scheduler_service.audit_log import LOGGER
 from scheduler_service.rpc.admin import UNBUILT
+from scheduler_service.security import grants
 from scheduler_service.security.principals import Right
 from scheduler_service.security.rules import RPCS
-from tests.integration.security.secured import MODEL, Secured, bearer, secured, until
+from tests.integration.security.secured import (
+    MODEL,
+    Files,
+    Secured,
+    bearer,
+    code_of,
+    secured,
+    until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 REASON = "because of a new disk"
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
 SERVICE = "batchyard.v1.AdminService"
 # In this order: what each RPC that changes something is asked, and the event that it leaves.
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
@@ -30,7 +47,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "SetLogLevel": ({"level": "info", "logger": "scheduler_service.effects"}, "log_level_set"),
     "CordonNode": ({"node_id": "n1"}, "node_cordoned"),
     "UncordonNode": ({"node_id": "n1"}, "node_uncordoned"),
-    "CancelMatching": ({"filter": RequestFilter(model=MODEL)}, "cancelled"),
+    "CancelMatching": ({"filter": RequestFilter(model=MODEL)}, "requests_cancelled"),
     "DrainNode": ({"node_id": "n1"}, "node_draining"),
 }
 
@@ -45,7 +62,9 @@ async def world(tmp_path: Path) -> AsyncIterator[Secured]:
         yield world
 
 
-async def test_every_change_is_an_event_with_principal_and_reason(world: Secured) -> None:
+async def test_every_change_is_an_event_with_principal_and_reason(
+    world: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
     """An RPC that changes something and is not among CHANGES fails here, unless it is not built."""
     alice = world.files.token("alice", rights=["admin"])
     user = world.files.token("user")
@@ -73,22 +92,54 @@ async def test_every_change_is_an_event_with_principal_and_reason(world: Secured
                 continue
             await call(kind(**fields, reason=REASON), **how)
             listed = await stub.ListEvents(ListEventsRequest(events=[event]), **how)
-            told = str(listed.events[0])
-            assert "alice" in told, name
-            assert REASON in told, name
-        with pytest.raises(errors.Cancelled, match="alice"):
+            told = listed.events[0]
+            assert (told.principal, told.reason) == ("alice", REASON), name
+            line = audited(caplog, event)[-1]
+            assert (line.principal, line.reason) == ("alice", REASON), name
+        with pytest.raises(errors.Cancelled, match=f"alice: {REASON}"):
             await held
+        silence = SetLogLevelRequest(level="error", logger="scheduler_service.audit_log")
+        assert await code_of(stub.SetLogLevel(silence, **how)) is INVALID
+        secret = CordonNodeRequest(node_id="n1", reason=f"instead of {alice}")
+        assert await code_of(stub.CordonNode(secret, **how)) is INVALID
+    assert alice not in caplog.text
 
 
-async def test_grants_that_come_and_go_are_in_the_log(
-    world: Secured, caplog: pytest.LogCaptureFixture
+def audited(caplog: pytest.LogCaptureFixture, event: str) -> list[Any]:
+    """Lines of the audit log."""
+    return [r for r in caplog.records if r.name == LOGGER and getattr(r, "event", "") == event]
+
+
+async def access_events(world: Secured, token: str) -> list[tuple[str, str, str, str]]:
+    """Event, principal, reason and what it is about of all that concern access, oldest first."""
+    async with world.channel("admin") as channel:
+        stub: Any = AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+        kinds = ["access_granted", "access_changed", "access_revoked"]
+        listed = await stub.ListEvents(ListEventsRequest(events=kinds), metadata=bearer(token))
+    assert token not in str(listed)
+    return [(e.event, e.principal, e.reason, e.attributes["what"]) for e in reversed(listed.events)]
+
+
+async def test_access_given_and_taken_is_an_event_once_also_while_no_scheduler_ran(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
-    token = world.files.token("carol")
-    world.access.refresh()
-    world.files.revoke(token)
-    world.access.refresh()
-    events = {getattr(r, "event", ""): r.getMessage() for r in caplog.records}
-    assert "carol" in events["access_granted"]
-    assert "carol" in events["access_ended"]
-    assert token not in caplog.text
+    files, state = Files(tmp_path), f"state_dir={tmp_path}/state"
+    by = {"created_by": "local/ann", "created_reason": "to look"}
+    reader = files.token("reader", rights=["read"], **by)
+    granted = ("access_granted", "local/ann", "to look", "client reader; may read")
+    async with secured(tmp_path, state, files=files) as world:
+        assert await access_events(world, reader) == [granted]
+        carol = files.token("carol", created_by="local/bob")
+        await until(lambda: world.access.by_token(carol))
+        hers = ("access_granted", "local/bob", "", "client carol; may use")
+        assert await access_events(world, reader) == [granted, hers]
+    with grants.changing(files.grants) as written:
+        ended = written.entries[grants.id_of(carol)]
+        ended.revoked, ended.revoked_by, ended.revoked_reason = 1, "local/eve", "she left"
+    left = ("access_revoked", "local/eve", "she left", "client carol; may use")
+    for expected in ([left], []):
+        async with secured(tmp_path, state, files=files) as world:
+            assert await access_events(world, reader) == expected
+    [line] = audited(caplog, "access_revoked")
+    assert (line.principal, line.reason) == ("local/eve", "she left")
+    assert carol not in caplog.text

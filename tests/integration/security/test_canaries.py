@@ -6,8 +6,11 @@ explanations, errors, recordings, state files and the arguments of processes.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +19,7 @@ import psutil
 import pytest
 
 from batchyard import AsyncClient, errors
+from scheduler_service.security.local_user import local_user
 from service_kit.secret_files import write_secret
 from tests.integration.cluster import PORTS, Process, until
 from tests.integration.otlp_receiver import Receiver, receiver
@@ -80,6 +84,16 @@ class Installation:
             tls=self.files.ca, retries=0,
         )  # fmt: skip
 
+    async def tokens(self, *words: str) -> str:
+        """Run `batchyard tokens` as an operator would; its standard output."""
+        command = (sys.executable, "-m", "scheduler_service.security", "tokens", *words)
+        process = await asyncio.create_subprocess_exec(
+            *command, "--file", self.files.grants, stdout=PIPE, stderr=PIPE
+        )
+        said, complaints = await process.communicate()
+        assert process.returncode == 0, complaints
+        return said.decode().strip()
+
     async def end(self) -> None:
         await self.agent.end()
         await self.scheduler.end()
@@ -105,6 +119,23 @@ async def http_pages(made: Installation, request_id: str) -> list[str]:
                 assert answer.status == 200, path
                 pages.append(await answer.text())
     return pages
+
+
+async def given_and_taken(made: Installation, boss: AsyncClient) -> str:
+    """A token that an operator makes and revokes; the events name them."""
+    token = await made.tokens("create", "late", "--reason", "for the fair")
+    await made.tokens("revoke", token.split("_")[1], "--reason", "the fair is over")
+
+    async def told() -> bool:
+        kinds = ["access_granted", "access_revoked"]
+        newest = [event async for event in boss.admin.events(events=kinds)][:2]
+        return [(event.principal, event.reason) for event in newest] == [
+            (local_user(), "the fair is over"),
+            (local_user(), "for the fair"),
+        ]
+
+    await until(told)
+    return token
 
 
 async def test_no_secret_and_no_content_is_ever_shown(installation: Installation) -> None:
@@ -134,6 +165,7 @@ async def test_no_secret_and_no_content_is_ever_shown(installation: Installation
                 await sender.generate(prompt, model=MODEL, **options)
             shown.append(f"{caught.value!r} {vars(caught.value)}")
     async with made.client(made.boss) as boss:
+        late = await given_and_taken(made, boss)
         shown.append(str(await boss.admin.report()))
         shown += [str(event) async for event in boss.admin.events()]
         shown += [str(each) async for each in boss.admin.requests()]
@@ -157,10 +189,12 @@ async def test_no_secret_and_no_content_is_ever_shown(installation: Installation
     assert len(shown) > 50
     assert len(recorded) > 1000
     assert any('"debug"' in line for line in made.scheduler.lines)
-    secrets = [PROMPT, SYSTEM, made.user, made.boss, made.join, made.forged]
+    [line] = [each for each in made.scheduler.lines if '"access_revoked"' in each]
+    assert "the fair is over" in line
+    secrets = [PROMPT, SYSTEM, made.user, made.boss, made.join, made.forged, late]
     secrets += [(made.files.folder / "scheduler.key").read_text().splitlines()[1]]
     secrets += [text[:24] for text in answers if len(text) >= 24]
-    assert len(secrets) == 9, answers
+    assert len(secrets) == 10, answers
     for secret in secrets:
         wanted = secret[-20:]
         hidden = base64.b64encode(wanted.encode()).decode()[:20]

@@ -72,3 +72,21 @@ def test_a_freeze_for_a_while_ends_by_itself() -> None:
     assert not [c for c in w.commands if isinstance(c, RequestScale)]
     w.advance(5)
     assert [c for c in w.commands if isinstance(c, RequestScale)]
+
+
+def test_a_longer_freeze_is_a_change_and_the_same_again_is_none() -> None:
+    w = World(settings(autoscale=AutoscaleSettings(enabled=True)))
+    w.agent("n0", engine())
+    w.advance(2)
+    until = w.now + 10 * SECOND
+    for event in (
+        ev.AutoscaleFrozen("m", until, "a"),
+        ev.AutoscaleFrozen("m", until, "b"),
+        ev.AutoscaleFrozen("m", NEVER, "c"),
+        ev.AutoscaleFrozen("m", -NEVER, "d"),
+        ev.AutoscaleFrozen("m", -NEVER, "e"),
+    ):
+        w.step(event)
+    told = [(r.kind, (r.data or {})["reason"]) for r in w.records if "autoscale" in r.kind]
+    frozen, unfrozen = "autoscale_frozen", "autoscale_unfrozen"
+    assert told == [(frozen, "a"), (frozen, "c"), (unfrozen, "d")]

@@ -207,8 +207,16 @@ async def test_a_gap_in_other_kinds_is_none() -> None:
 async def test_an_operators_event_says_who_and_why() -> None:
     world = SmallWorld()
     await world.join("n0")
-    world.eventlog.expect(records.NODE_CORDONED, "n0", "anna")
-    await world.post(NodeCordoned("n0", True, "new disk"), DrainRequested("n0", 0, False, "scale"))
+    heard: list[str] = []
+    world.eventlog.on_asked = lambda entry: heard.append(f"{entry.kind} {entry.principal}")
+    asked_by = world.eventlog.asked_by
+    with asked_by("anna", records.NODE_CORDONED, "n0"):
+        with asked_by("bob", records.NODE_CORDONED, "n0"):
+            pass  # he asked for the same, when it was already on its way
+        await world.post(
+            NodeCordoned("n0", True, "new disk"), DrainRequested("n0", 0, False, "scale")
+        )
+    assert heard == ["node_cordoned anna"]
     writer = EventWriter(world.clock, 3)
     events = {e.kind: writer.write(e) for e in world.eventlog.newest(EventFilter(node_id="n0"))}
     assert events["node_cordoned"].principal == "anna"

@@ -8,8 +8,9 @@ import pytest
 
 from scheduler_service.security import grants
 from scheduler_service.security.__main__ import main
+from scheduler_service.security.local_user import local_user
 from service_kit.certificates import CertificateError, CertificateFiles
-from service_kit.secret_files import SecretFileError, read_token
+from service_kit.secret_files import SecretFileError, read_token, write_secret
 
 
 def run(path: Path, *words: str) -> int:
@@ -57,6 +58,38 @@ def test_revoking_takes_a_part_of_the_id_and_refuses_a_vague_one(
     assert "see the list" in capsys.readouterr().err
     [grant] = grants.read(tmp_path / "grants.json").entries.values()
     assert grant.state(0.0) == "revoked"
+
+
+def test_who_and_why_is_kept_of_a_grant_and_of_its_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = local_user({})
+    run(tmp_path, "create", "team", "--reason", "their pilot")
+    [grant] = grants.read(tmp_path / "grants.json").entries.values()
+    for reason in ("it is over", "too late: who did it first did it"):
+        assert run(tmp_path, "revoke", grant.id, "--reason", reason) == 0
+    [grant] = grants.read(tmp_path / "grants.json").entries.values()
+    assert (grant.created_by, grant.created_reason) == (user, "their pilot")
+    assert (grant.revoked_by, grant.revoked_reason) == (user, "it is over")
+    assert grant.created <= grant.revoked
+    run(tmp_path, "list")
+    assert capsys.readouterr().out.rstrip().endswith(f"{user}  it is over")
+
+
+def test_the_account_is_named_and_who_became_it() -> None:
+    assert local_user({}).startswith("local/")
+    assert local_user({"SUDO_USER": "eve\n"}) == f"local/eve_ as {local_user({})[6:]}"
+
+
+def test_a_reason_that_would_show_a_token_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token, _ = grants.new_token(grants.new_id())
+    assert run(tmp_path, "create", "team", "--reason", f"instead of {token}") == 1
+    assert run(tmp_path, "create", "team", "--reason", "two\nlines") == 1
+    assert run(tmp_path, "create", "team", "--reason", "x" * 257) == 1
+    assert token not in capsys.readouterr().err
+    assert not (tmp_path / "grants.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -107,5 +140,13 @@ def test_a_lost_certificate_is_revoked_by_its_fingerprint(tmp_path: Path) -> Non
     main(["certs", "init", "--dir", str(tmp_path / "certs"), "--node", "n1"])
     path = tmp_path / "grants.json"
     words = [str(tmp_path / "certs" / "node-n1.pem"), "--file", str(path)]
-    assert main(["certs", "revoke", *words]) == 0
-    assert len(grants.read(path).revoked_certificates) == 1
+    assert main(["certs", "revoke", *words, "--reason", "stolen"]) == 0
+    [kept] = grants.read(path).revoked_certificates.values()
+    assert (kept.revoked_by, kept.revoked_reason) == (local_user(), "stolen")
+    assert kept.revoked > 0
+
+
+def test_a_file_from_before_reasons_were_kept_is_understood(tmp_path: Path) -> None:
+    path = tmp_path / "grants.json"
+    write_secret(path, b'{"version": 1, "entries": [], "revoked_certificates": {"ab": 7}}')
+    assert grants.read(path).revoked_certificates["ab"].revoked == 7

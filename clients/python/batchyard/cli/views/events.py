@@ -19,6 +19,8 @@ LIST_COLUMNS = (
     Column("tenant", "TENANT", cut=True, wide=True),
     Column("message", "MESSAGE", fold=True),
     Column("event_id", "EVENT ID", cut=True, wide=True),
+    Column("principal", "BY", cut=True, wide=True),
+    Column("reason", "REASON", cut=True, wide=True),
 )
 
 
