@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 from scheduler_service import policies
 from scheduler_service.config_failover import (
     FailoverSection,
+    HedgingSection,
     ModelName,
     TimeoutsSection,
     failover_settings,
@@ -32,6 +33,7 @@ from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.settings import (
     AutoscaleSettings,
     CoreSettings,
+    FailoverSettings,
     HealthSettings,
     QueueSettings,
 )
@@ -354,6 +356,7 @@ class SchedulerConfig(Section):
     health: HealthSection = HealthSection()
     failover: FailoverSection = FailoverSection()
     timeouts: TimeoutsSection = TimeoutsSection()
+    hedging: HedgingSection = HedgingSection()
     policies: PoliciesSection = PoliciesSection()
     task_types: Annotated[dict[str, TaskTypeSection], BeforeValidator(_over_built_in)] = Field(
         default_factory=_built_in
@@ -394,13 +397,16 @@ class SchedulerConfig(Section):
                 warm_up=health.warm_up,
                 warm_up_new=health.warm_up_new,
             ),
-            failover=failover_settings(self.failover, self.timeouts, self.aliases()),
+            failover=self._failover_settings(),
             autoscale=self._autoscale_settings(),
             known_models=frozenset(model.name for model in self.models),
             recovery_window=self.failover.recovery_window,
             nodes_before=nodes_before,
             finished_memory=self.report.finished_requests,
         )
+
+    def _failover_settings(self) -> FailoverSettings:
+        return failover_settings(self.failover, self.timeouts, self.hedging, self.aliases())
 
     def _autoscale_settings(self) -> AutoscaleSettings:
         scale = self.autoscale
@@ -425,8 +431,7 @@ class SchedulerConfig(Section):
             names[question] = choice.name
             options[question] = read_options(question, choice.name, choice.options)
         if names["failover"] == "backoff":
-            settings = failover_settings(self.failover, self.timeouts, self.aliases())
-            options["failover"] |= {"settings": settings, "seed": seed}
+            options["failover"] |= {"settings": self._failover_settings(), "seed": seed}
         for key in scale_options(names["autoscale"]):
             options["autoscale"][key] = getattr(self.autoscale, key)
         orderings = {

@@ -7,12 +7,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from scheduler_service.core.settings import FailoverSettings, Patience
+from scheduler_service.core.settings import FailoverSettings, Hedge, Patience
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND
 from service_kit.config_sections import Section
 from service_kit.units import DurationNs, PositiveDurationNs
 
 Count = Annotated[int, Field(strict=True, ge=0)]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 # As the protocol has it: 1..256 characters; spaces at the ends would make two names look alike.
 ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^\S(.*\S)?$")]
@@ -69,8 +70,38 @@ class TimeoutsSection(Section):
     """The same for models that differ; what one does not set, it has from above."""
 
 
+class ModelHedgingSection(Section):
+    """What differs for one model; what is absent it has from `hedging`."""
+
+    enabled: Annotated[bool, Field(strict=True)] | None = None
+    """Whether slow attempts of it get a rival."""
+    share: Share | None = None
+    """Rivals per first attempt, at most."""
+    least_delay: PositiveDurationNs | None = None
+    """No attempt is slow before."""
+
+
+class HedgingSection(Section):
+    """Sending a request that is slow on its node to a second one as well; the first to answer wins,
+    the other is cancelled. For interactive requests of which nothing has been delivered; where
+    nobody waits and a node has a free slot."""
+
+    enabled: Annotated[bool, Field(strict=True)] = False
+    """Whether slow attempts get a rival. An attempt is slow after three times the mean and after
+    the p95 of what attempts of its model take until they answer; 50 of them are seen first."""
+    share: Share = 0.02
+    """Rivals per first attempt, at most. They also take from the budget of retries."""
+    least_delay: PositiveDurationNs = 100 * MILLISECOND
+    """No attempt is slow before, whatever the others take."""
+    by_model: dict[ModelName, ModelHedgingSection] = Field(default_factory=dict)
+    """The same for models that differ; what one does not set, it has from above."""
+
+
 def failover_settings(
-    failover: FailoverSection, timeouts: TimeoutsSection, aliases: Mapping[str, str]
+    failover: FailoverSection,
+    timeouts: TimeoutsSection,
+    hedging: HedgingSection,
+    aliases: Mapping[str, str],
 ) -> FailoverSettings:
     """What the core is given; `aliases`: model names by alias."""
     values = failover.values()
@@ -83,6 +114,21 @@ def failover_settings(
             aliases.get(model, model): _patience(own, timeouts)
             for model, own in timeouts.by_model.items()
         },
+        hedge=_hedge(hedging, hedging),
+        hedge_by_model={
+            aliases.get(model, model): _hedge(own, hedging)
+            for model, own in hedging.by_model.items()
+        },
+    )
+
+
+def _hedge(own: ModelHedgingSection | HedgingSection, general: HedgingSection) -> Hedge | None:
+    """Of a model; None: it has no rivals."""
+    if not (general.enabled if own.enabled is None else own.enabled):
+        return None
+    return Hedge(
+        share=own.share or general.share,
+        least_delay=own.least_delay or general.least_delay,
     )
 
 

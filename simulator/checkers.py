@@ -208,7 +208,7 @@ class Floor(Watcher):
 
     def _go(self, now: Instant, attempt: Attempt) -> None:
         model, rid = attempt.model, attempt.request.rid
-        if attempt.chosen_by == "apart":
+        if attempt.chosen_by in ("apart", "hedge"):
             return  # it takes nobody's turn
         count = self._dispatches[model] = self._dispatches.get(model, 0) + 1
         self._waiting.get(model, {}).pop(rid, None)

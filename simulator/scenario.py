@@ -18,7 +18,7 @@ import yaml
 from scheduler_service.core import CoreSettings
 from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.outcomes import EngineMode, RequestClass, ResumeMode
-from scheduler_service.core.settings import QueueSettings
+from scheduler_service.core.settings import FailoverSettings, Hedge, QueueSettings
 from scheduler_service.core.types import MILLISECOND, NEVER, SECOND, Duration, Instant
 from scheduler_service.policies import build
 from scheduler_service.recording.file import RecordingFile
@@ -92,6 +92,7 @@ class Scenario:
     heal_at: Instant = 45 * SECOND
     settle: Duration = 120 * SECOND
     floor_every: int = 8
+    hedge: Hedge | None = None  # when slow attempts get a rival
     coalesce: Duration = 0  # what comes within so long is one step of the core
     policies: Callable[[], PolicySet] = build
 
@@ -136,7 +137,11 @@ def _run(
 ) -> Outcome:
     queue = QueueSettings(floor_every=scenario.floor_every, no_node_grace=60 * SECOND)
     core = CoreSettings(
-        seed=scenario.seed, queue=queue, known_models=_models(scenario), check_every=16
+        seed=scenario.seed,
+        queue=queue,
+        failover=FailoverSettings(hedge=scenario.hedge),
+        known_models=_models(scenario),
+        check_every=16,
     )
     settings = WorldSettings(
         core=core,
@@ -300,6 +305,9 @@ def _scenario(content: dict[str, Any]) -> Scenario:
         lasts = tuple(duration(value) for value in storm.get("lasts", ("200ms", "8s")))
         storm = Storm(every=every, lasts=(lasts[0], lasts[1]), until=heal_at)
     load = Load(**plain.pop("load", {}))
+    hedge = plain.pop("hedge", None)
+    if hedge is not None:
+        plain["hedge"] = Hedge(**_durations(hedge, "least_delay"))
     return Scenario(nodes=groups, faults=faults, network=network, storm=storm, load=load, **plain)
 
 

@@ -83,6 +83,7 @@ class Summary:
     rejected: int = 0
     degraded: int = 0
     failovers: int = 0
+    hedges: int = 0
     preempted: int = 0
     scale_turns: int = 0  # steps of scaling
     log_digest: str = ""
@@ -138,6 +139,7 @@ def summarise(
         rejected=rows.outcome.count(OUTCOMES.index(Outcome.REJECTED)),
         degraded=sum(rows.degraded),
         failovers=events[records.FAILOVER],
+        hedges=events[records.HEDGED],
         preempted=events[records.PREEMPTED],
         scale_turns=events[records.SCALE_OUT] + events[records.SCALE_IN],
     )

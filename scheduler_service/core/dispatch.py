@@ -12,25 +12,21 @@ from typing import Final
 
 from scheduler_service.core import (
     apart,
+    attempts,
     batching,
     explain,
     health,
-    ledger,
     patience,
     placement,
     preemption,
-    profile,
-    records,
     requests,
 )
-from scheduler_service.core.commands import DispatchBatch
 from scheduler_service.core.interfaces import WaitUntil
 from scheduler_service.core.outcomes import EngineMode, RequestClass, RequestState
 from scheduler_service.core.queues import Walk
-from scheduler_service.core.relay import Output
 from scheduler_service.core.state import Pool, State
 from scheduler_service.core.transitions import move_request
-from scheduler_service.core.types import NOBODY, Attempt, Batch, Engine, Request
+from scheduler_service.core.types import Attempt, Batch, Engine, Request
 
 # Members of enumerations on the path of every request: a look-up costs 70 ns each.
 _DISPATCHED: Final = RequestState.DISPATCHED
@@ -60,7 +56,7 @@ def decide(state: State) -> None:
         if not _dispatch(state, pool, outbox, wanted, one_batch=not alone):
             del open_pools[pool.model]
     for batch in outbox.values():
-        _send(state, batch)
+        attempts.send(state, batch)
 
 
 def _dispatch_apart(state: State, pool: Pool) -> None:
@@ -68,11 +64,11 @@ def _dispatch_apart(state: State, pool: Pool) -> None:
     while (run := apart.next_run(state, pool)) is not None:
         atomic = run.engine.spec.mode is EngineMode.STATIC
         batch = batching.new_batch(state, run.engine, pool.model, run.why, atomic=atomic)
-        attempts = [_assign(state, r, None, batch) for r in run.members]
-        for attempt in attempts:
+        begun = [_assign(state, r, None, batch) for r in run.members]
+        for attempt in begun:
             attempt.chosen_by = "apart"  # it took nobody's turn
-        apart.begun(pool, run, attempts)
-        _send(state, batch)
+        apart.begun(pool, run, begun)
+        attempts.send(state, batch)
 
 
 def _best_pool(state: State, pools: dict[str, Pool]) -> Pool:
@@ -136,7 +132,7 @@ def _dispatch(
                 _fill(state, formed, walk)
                 if formed.attempts:
                     explain.note(state, formed.attempts[0], choice, pool)
-                _send(state, formed)
+                attempts.send(state, formed)
                 more = True
             break
         batch = _open_batch(state, choice.engine, pool.model, outbox)
@@ -179,7 +175,6 @@ def _assign(state: State, request: Request, walk: Walk | None, batch: Batch) -> 
     """Make an attempt of the request on the batch's engine, and let it speak. `walk`: where it is
     taken from; None: it does not wait in the queue.
     """
-    engine = batch.engine
     pool = state.pools[batch.model]
     floor = walk is not None and walk.floor
     if walk is not None:
@@ -188,54 +183,22 @@ def _assign(state: State, request: Request, walk: Walk | None, batch: Batch) -> 
     pool.floor_dispatches += floor
     stay = state.now - request.queued_at
     requests.leave_queue(state, request, taken=walk is not None)
-    attempt = Attempt(
-        state.new_id(),
-        len(request.attempts) + 1,
-        request,
-        engine,
-        batch.model,
-        batch,
-        engine.charge_of(request),
-        state.now,
-        0 if engine.credit_tokens is None else engine.tokens_of(request),
-    )
+    attempt = attempts.begin(state, request, batch)
     attempt.queue_wait = stay
     if floor:
         attempt.chosen_by = "floor"
     age = state.now - request.received_at
     if age > batch.oldest_wait:
         batch.oldest_wait = age
-    request.attempts = (*request.attempts, attempt)
-    request.charged += 1
     if not request.first_dispatch_at:
         request.first_dispatch_at = state.now
         pool.firsts += 1
-    if request.stream:
-        if request.output is None:
-            request.output = Output(state.new_id(), request.context)
-        attempt.output_id = request.output.output_id
-        sole = not request.live
-        state.relay.open(attempt.dispatch_id, request.output, attempt, sole=sole)
-    if request.live is NOBODY:
-        request.live = {attempt.dispatch_id: attempt}
-    else:
-        request.live[attempt.dispatch_id] = attempt
-    if request.affinity_key or engine.models[batch.model].token_times:
-        profile.note_dispatch(attempt, state.now)
-    ledger.charge(state, attempt)
     move_request(request, _DISPATCHED)
     if pool.cursor is not None and request.request_class is not _JOB:
         pool.cursor.dispatched(stay)
     if pool.patience is not None:
         patience.watch(state, attempt, pool.patience)
     return attempt
-
-
-def _send(state: State, batch: Batch) -> None:
-    node = batch.engine.node
-    state.totals.batches += 1
-    state.record(records.DISPATCH_BATCH, batch=batch, node_id=node.node_id, pool=batch.model)
-    state.emit(DispatchBatch(node.node_id, node.epoch, batch))
 
 
 def on_batch_due(state: State, model: str) -> None:

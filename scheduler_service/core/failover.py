@@ -19,6 +19,7 @@ from scheduler_service.core import (
     attribution,
     fairness,
     health,
+    hedging,
     ledger,
     preemption,
     profile,
@@ -87,6 +88,8 @@ def _begin(state: State, attempt: Attempt) -> None:
     request = attempt.request
     attempt.spoke = True
     requests.answered_by(state, attempt)
+    if state.hedges:
+        hedging.learn(state, attempt)
     state.record(records.FIRST_OUTPUT, request, attempt=attempt)
     for sibling in [a for a in request.live.values() if a is not attempt]:
         ledger.revoke(state, sibling, AttemptState.REVOKED, Reason.REVOKED)
@@ -211,6 +214,8 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     node.finished += 1
     if state.lengths is not None:
         state.lengths.learn(attempt.request, model, item.output_tokens)
+    if state.hedges and not attempt.spoke:
+        hedging.learn(state, attempt)
     health.succeeded(state, node)
     attempt.request.finish_reason = item.finish_reason
     state.totals.input_tokens += item.input_tokens

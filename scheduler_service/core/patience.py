@@ -5,7 +5,8 @@ judges, so that an engine that hangs behind a healthy agent is found out. An att
 slow ends with ENGINE_STALLED: its node is told to stop it and is blamed, and the request goes on
 elsewhere (`attribution.py`: slow).
 
-One timer per request, and only where its model has a limit. Output does not pass through the core,
+One timer per request, and only where its model has a limit, or slow attempts get rivals, which is
+decided here, too (`hedging.py`). Output does not pass through the core,
 so that silence is seen by looking at the relay four times per `idle`: it is found between `idle`
 and 1.25 `idle` after the last word.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from scheduler_service.core import failover, health, ledger
+from scheduler_service.core import failover, health, hedging, ledger
 from scheduler_service.core.outcomes import AttemptState, Reason
 from scheduler_service.core.requests import PATIENCE
 from scheduler_service.core.settings import Patience
@@ -33,14 +34,19 @@ class Watch:
 
     sent: int = 0  # units that its client had at the last look
     heard_at: Instant = 0  # the look at which that was new
+    rival_at: Instant = NEVER  # when its attempt is so slow that it gets a rival (`hedging.py`)
 
 
 def watch(state: State, attempt: Attempt, limits: Patience) -> None:
     """It was dispatched: look after it from now on."""
     request = attempt.request
-    if request.rid not in state.watches:
-        state.watches[request.rid] = Watch(heard_at=state.now)
-    _arm(state, request, limits)
+    seen = state.watches.get(request.rid)
+    if seen is None:
+        seen = state.watches[request.rid] = Watch(heard_at=state.now)
+    known = state.pools[attempt.model].hedging
+    if known is not None:
+        seen.rival_at = hedging.due(state, known, attempt)
+    _arm(state, request, limits, seen)
 
 
 def on_timer(state: State, request: Request) -> None:
@@ -57,8 +63,10 @@ def on_timer(state: State, request: Request) -> None:
         why = _why_too_slow(state, attempt, limits, seen)
         if why and attempt.dispatch_id in request.live:
             _end(state, attempt, why)
+    if seen.rival_at <= state.now and request.live:
+        seen.rival_at = hedging.send_rival(state, request)
     if request.rid in state.requests and request.live:
-        _arm(state, request, limits)
+        _arm(state, request, limits, seen)
     elif not request.live:
         state.watches.pop(request.rid, None)  # until it is dispatched again
 
@@ -83,16 +91,14 @@ def _spoke(state: State, attempt: Attempt) -> bool:
     return lane is not None and lane.spoke
 
 
-def _arm(state: State, request: Request, limits: Patience) -> None:
-    at = NEVER
+def _arm(state: State, request: Request, limits: Patience, seen: Watch) -> None:
+    at = seen.rival_at
     for attempt in request.live.values():
         at = min(at, attempt.started_at + limits.total)
-        if request.stream and _spoke(state, attempt):
+        if request.stream and limits.idle < NEVER:  # it may begin to speak at any time
             at = min(at, state.now + limits.idle // LOOKS)
-        elif request.stream:
+        if request.stream and not _spoke(state, attempt):
             at = min(at, attempt.started_at + limits.first_output)
-            if limits.idle < NEVER:  # it may begin to speak at any time
-                at = min(at, state.now + limits.idle // LOOKS)
     state.timers.set(request.rid * 4 + PATIENCE, at)
 
 

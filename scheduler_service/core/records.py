@@ -45,6 +45,7 @@ ACCESS_CHANGED: Final = "access_changed"
 ACCESS_REVOKED: Final = "access_revoked"
 SUSPECTED: Final = "suspected"
 POISONED: Final = "poisoned"
+HEDGED: Final = "hedged"
 
 # Not public events: what telemetry needs besides.
 ATTEMPT_ENDED: Final = "attempt_ended"
@@ -81,6 +82,7 @@ PUBLIC: Final = frozenset(
         LEDGER_HEALED,
         SUSPECTED,
         POISONED,
+        HEDGED,
         POOL_PAUSED,
         POOL_RESUMED,
         AUTOSCALE_FROZEN,

@@ -318,13 +318,16 @@ def on_broken(state: State, event: SessionBroken) -> None:
 
 
 def _move_undelivered(state: State, attempt: Attempt) -> None:
-    """Nothing of it reached the client: dispatch it elsewhere too; the first to speak wins."""
+    """Nothing of it reached the client: dispatch it elsewhere too; the first to speak wins. Not
+    where that is so already.
+    """
     request = attempt.request
     if (
         attempt.dispatch_id not in request.live
         or attempt.spoke
         or request.state is RequestState.QUEUED
         or request.charged >= request.max_attempts
+        or any(a is not attempt and a.node.connected for a in request.live.values())
     ):
         return
     wait = failover.may_retry(state, attempt)

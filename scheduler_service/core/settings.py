@@ -48,6 +48,15 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hedge:
+    """When may a slow attempt get a rival (`hedging.py`)?"""
+
+    share: float = 0.02  # rivals per first attempt of the pool
+    least_delay: Duration = 100 * MILLISECOND  # no attempt is slow before
+    fewest: int = 50  # answers that must be known before any is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverSettings:
     """How often and how soon is work tried again?"""
 
@@ -60,6 +69,8 @@ class FailoverSettings:
     retry_burst: int = 100  # most retries that can be saved up
     patience: Patience = Patience()
     patience_by_model: Mapping[str, Patience] = field(default_factory=dict)
+    hedge: Hedge | None = None  # None: no attempt gets a rival
+    hedge_by_model: Mapping[str, Hedge | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

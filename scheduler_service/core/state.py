@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler_service.core.answers import Hedging
 from scheduler_service.core.batch_times import Rate
 from scheduler_service.core.budgets import RetryBudget
 from scheduler_service.core.commands import Command
@@ -102,7 +103,8 @@ class Pool:
     errors: RetryBudget = field(default_factory=RetryBudget)
     deaths: RetryBudget = field(default_factory=RetryBudget)
     cursor: Cursor | None = None  # None: it sheds nobody
-    patience: Patience | None = None  # None: its attempts may take as long as they like
+    patience: Patience | None = None  # None: nobody looks how long its attempts take
+    hedging: Hedging | None = None  # None: no attempt gets a rival
     most_inputs: int = 0  # the most that its nodes could hold at once, ever
     room_step: int = -1  # step in which `free` and `parallel` were computed; -1: not yet
     room_at: Instant = 0
@@ -151,6 +153,8 @@ class Totals:
     failovers: int = 0
     preemptions: int = 0
     preempted_work: Duration = 0  # slot time of preempted job items that was for nothing
+    hedges: int = 0  # rivals sent beside slow attempts
+    hedges_won: int = 0  # of them, those that answered first
     batches: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -179,6 +183,7 @@ class State:
         self.dirty: dict[str, None] = {}  # pools to decide for
         self.lengths = Lengths() if settings.queue.learn_lengths else None
         self.watches: dict[int, Watch] = {}  # by rid, where attempts have limits
+        self.hedges = False  # whether any pool sends rivals to slow attempts
         self.apart: dict[str, None] = {}  # pools that have requests which must run apart
         self.waiting_bytes = 0
         self.jobs_running = 0  # items of jobs in flight
@@ -210,7 +215,11 @@ class State:
             patience = failover.patience_by_model.get(model, failover.patience)
             shedding = self.policies.admission.shedding()
             pool.cursor = Cursor(shedding, self.settings.seed) if shedding is not None else None
-            pool.patience = None if patience == Patience() else patience
+            hedge = failover.hedge_by_model.get(model, failover.hedge)
+            if hedge is not None:
+                pool.hedging, self.hedges = Hedging(hedge), True
+            watched = hedge is not None or patience != Patience()
+            pool.patience = patience if watched else None
         return pool
 
     def new_id(self) -> int:

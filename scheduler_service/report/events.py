@@ -74,6 +74,9 @@ _TEXT: Final[dict[str, str]] = {
     records.ACCESS_REVOKED: "access was revoked: {what}",
     records.LEDGER_HEALED: "the books of {node_id} were corrected: {what}",
     records.SUSPECTED: "request {request_id} was on nodes that failed ({nodes}): it runs alone",
+    records.HEDGED: (
+        "request {request_id} is slow on {slow_node} after {after_ms} ms: it runs on {node_id}, too"
+    ),
     records.POISONED: "request {request_id} makes nodes fail ({nodes}): it is not run again",
 }
 

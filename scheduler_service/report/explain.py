@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from batchyard.v1 import admin_service_pb2 as pb
 from scheduler_service.clock import Clock
-from scheduler_service.core import explain, records
+from scheduler_service.core import explain, hedging, records
 from scheduler_service.core.explain import Candidate, Placed, Waits
 from scheduler_service.core.outcomes import AttemptState, Outcome, Reason, RequestClass
 from scheduler_service.core.state import State
@@ -134,10 +134,13 @@ def _begun(
     state: State, attempt: Attempt, placed: Placed | None, language: Language
 ) -> Iterator[Decided]:
     at, batch = attempt.started_at, attempt.batch
-    chosen_by = "floor" if attempt.chosen_by == "floor" else "order"
-    waited = {"wait": f"{attempt.queue_wait / SECOND:.3f}"}
-    order = say(texts.REASONS, chosen_by, language, waited)
-    yield Decided(at, 2, "order", attempt.chosen_by, order)
+    if attempt.chosen_by == hedging.RIVAL:
+        yield Decided(at, 2, "hedge", "sent", say(texts.REASONS, "hedge", language, {}))
+    else:
+        chosen_by = "floor" if attempt.chosen_by == "floor" else "order"
+        waited = {"wait": f"{attempt.queue_wait / SECOND:.3f}"}
+        order = say(texts.REASONS, chosen_by, language, waited)
+        yield Decided(at, 2, "order", attempt.chosen_by, order)
     if batch.atomic or len(batch.attempts) > 1:
         variables = {"size": len(batch.attempts), "close_reason": batch.close_reason}
         text = say(texts.REASONS, "batch", language, variables)
@@ -147,6 +150,8 @@ def _begun(
 
 
 def _why_there(state: State, attempt: Attempt, placed: Placed | None, language: Language) -> str:
+    if attempt.chosen_by == hedging.RIVAL:
+        return say(texts.REASONS, "rival", language, {})
     if placed is not None:
         eligible = sum(c.score is not None for c in placed.candidates) + placed.others
         return say(texts.REASONS, "place", language, {"eligible": eligible})
@@ -157,7 +162,10 @@ def _why_there(state: State, attempt: Attempt, placed: Placed | None, language: 
 
 
 def _ended(attempt: Attempt, request: Request, language: Language) -> Iterator[Decided]:
-    if attempt.state is AttemptState.PREEMPTED:
+    if attempt.state is AttemptState.REVOKED:
+        text = say(texts.REASONS, "revoke", language, {})
+        yield Decided(attempt.ended_at, 5, "revoke", "cancelled", text)
+    elif attempt.state is AttemptState.PREEMPTED:
         text = say(texts.REASONS, "preempt", language, {})
         yield Decided(attempt.ended_at, 5, "preempt", "requeued", text)
     elif attempt.state in _PASSED_ON:

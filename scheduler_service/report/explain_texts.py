@@ -54,6 +54,18 @@ REASONS: Final[dict[str, dict[Language, str]]] = {
         "en": "the floor gave it a turn as the oldest, after {wait} s in the queue",
         "zh": "在队列中等待 {wait} 秒后，作为最久的请求由保底机制选中",
     },
+    "hedge": {
+        "en": "its attempt was slower than nearly all, so it was sent to a second node as well",
+        "zh": "当前尝试比绝大多数都慢，因此同时发往第二个节点",
+    },
+    "rival": {
+        "en": "a slot was free there that nobody waited for",
+        "zh": "该节点有空闲槽位且没有请求在等待",
+    },
+    "revoke": {
+        "en": "another attempt answered first",
+        "zh": "另一次尝试先给出了应答",
+    },
     "batch": {
         "en": "{size} together; closed by {close_reason}",
         "zh": "共 {size} 个请求，因 {close_reason} 关闭",

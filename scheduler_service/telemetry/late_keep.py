@@ -15,6 +15,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode
 
 from scheduler_service.clock import Clock
+from scheduler_service.core.hedging import RIVAL
 from scheduler_service.core.outcomes import AttemptState, Outcome
 from scheduler_service.core.types import SECOND, Attempt, Duration, Instant, Request
 from service_kit import span_names as names
@@ -109,15 +110,17 @@ class LateKeeper:
     def _attempt(self, schedule: Span, attempt: Attempt, before: SpanContext | None) -> SpanContext:
         links = [before] if before is not None else []
         started, request = attempt.started_at, attempt.request
-        waited = {
-            names.QUEUE_NAME: attempt.model,
-            names.CHOSEN_BY: attempt.chosen_by,
-            names.QUEUE_OUTCOME: "dispatched",
-            names.QUEUE_REASON: "failover" if links else "submit",
-        }
-        since = started - attempt.queue_wait
-        wait = self._start("queue wait", since, waited, under=schedule, links=links)
-        wait.end(self._clock.wall_ns(started))
+        is_rival = attempt.chosen_by == RIVAL
+        if not is_rival:
+            waited = {
+                names.QUEUE_NAME: attempt.model,
+                names.CHOSEN_BY: attempt.chosen_by,
+                names.QUEUE_OUTCOME: "dispatched",
+                names.QUEUE_REASON: "failover" if links else "submit",
+            }
+            since = started - attempt.queue_wait
+            wait = self._start("queue wait", since, waited, under=schedule, links=links)
+            wait.end(self._clock.wall_ns(started))
         about = {
             names.ATTEMPT: attempt.number,
             names.REQUEST_ID: request.request_id,
@@ -127,6 +130,8 @@ class LateKeeper:
             names.BATCH_SIZE: len(attempt.batch.attempts),
             names.OUTPUT_TOKENS: attempt.output_tokens,
         }
+        if is_rival:
+            about[names.HEDGE] = True
         name = f"attempt {attempt.number}"
         # INTERNAL: no span of a node will ever answer it.
         span = self._start(name, started, about, under=schedule, links=links)

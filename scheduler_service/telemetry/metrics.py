@@ -75,6 +75,8 @@ class SchedulerMetrics:
         for name, value, unit, text in (
             ("requests.received", totals.received, "{request}", "Requests that came"),
             ("failovers", totals.failovers, "{attempt}", "Attempts replaced on another node"),
+            ("hedges", totals.hedges, "{attempt}", "Attempts sent beside a slow one"),
+            ("hedges.won", totals.hedges_won, "{attempt}", "Of them, those that answered first"),
             ("preemptions", totals.preemptions, "{attempt}", "Job items stopped for urgent work"),
             ("batches", totals.batches, "{batch}", "Batches sent to nodes"),
             ("tokens.input", totals.input_tokens, "{token}", "Prompt tokens of what ended well"),

@@ -32,6 +32,7 @@ from opentelemetry.trace import (
 from batchyard.v1 import types_pb2
 from scheduler_service.clock import Clock
 from scheduler_service.core import records
+from scheduler_service.core.hedging import RIVAL
 from scheduler_service.core.outcomes import AttemptState, Outcome
 from scheduler_service.core.records import Record
 from scheduler_service.core.types import NEVER, Attempt, Batch, Request
@@ -77,6 +78,7 @@ class RequestTracer:
             records.FIRST_OUTPUT: self._first_output,
             records.ATTEMPT_ENDED: self._attempt_ended,
             records.FAILOVER: self._failover,
+            records.HEDGED: self._hedged,
             records.DEGRADED: self._degraded,
             records.CANCELLED: self._cancelled,
             records.NODE_SUSPECT: self._node_event,
@@ -180,22 +182,23 @@ class RequestTracer:
         under = trace.set_span_in_context(spans.schedule)
         start = self._clock.wall_ns(attempt.started_at)
         replaced = [Link(spans.last_attempt)] if spans.last_attempt is not None else []
-        request = attempt.request
-        wait = self._tracer.start_span(
-            "queue wait",
-            context=under,
-            start_time=start - attempt.queue_wait,
-            links=replaced,
-            attributes={
-                names.QUEUE_NAME: attempt.model,
-                names.PRIORITY: request.priority,
-                names.CHOSEN_BY: attempt.chosen_by,
-                names.QUEUE_OUTCOME: "dispatched",
-                names.QUEUE_REASON: "failover" if replaced else "submit",
-            },
-        )
-        wait.end(start)
-        batch = attempt.batch
+        request, batch = attempt.request, attempt.batch
+        is_rival = attempt.chosen_by == RIVAL  # it did not wait: its request was out already
+        if not is_rival:
+            wait = self._tracer.start_span(
+                "queue wait",
+                context=under,
+                start_time=start - attempt.queue_wait,
+                links=replaced,
+                attributes={
+                    names.QUEUE_NAME: attempt.model,
+                    names.PRIORITY: request.priority,
+                    names.CHOSEN_BY: attempt.chosen_by,
+                    names.QUEUE_OUTCOME: "dispatched",
+                    names.QUEUE_REASON: "failover" if replaced else "submit",
+                },
+            )
+            wait.end(start)
         attributes: dict[str, Any] = {
             names.ATTEMPT: attempt.number,
             names.REQUEST_ID: request.request_id,
@@ -205,6 +208,8 @@ class RequestTracer:
             names.BATCH_SIZE: len(batch.attempts),
             names.BATCH_POSITION: batch.attempts.index(attempt),
         }
+        if is_rival:
+            attributes[names.HEDGE] = True
         if request.continuing and request.output is not None:
             attributes[names.RESUME_MODE] = "continue"
             attributes[names.RESUME_BYTES] = sum(request.output.offsets.values())
@@ -309,6 +314,9 @@ class RequestTracer:
 
     def _failover(self, record: Record) -> None:
         self._schedule_event(record, "failover")
+
+    def _hedged(self, record: Record) -> None:
+        self._schedule_event(record, "hedged")
 
     def _degraded(self, record: Record) -> None:
         self._schedule_event(record, "degraded")

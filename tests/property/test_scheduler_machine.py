@@ -29,7 +29,7 @@ from scheduler_service.core.outcomes import (
     RequestState,
     ResumeMode,
 )
-from scheduler_service.core.settings import AutoscaleSettings
+from scheduler_service.core.settings import AutoscaleSettings, FailoverSettings, Hedge
 from scheduler_service.core.types import BatchRules, NodeSpec, Traits
 from scheduler_service.policies import build
 from tests.builders import Agent, Held, World, engine, model, queue, seconds, static
@@ -44,6 +44,7 @@ REFINED = {
     "degrade": "pressed",
     "autoscale": "law",
 }
+KEEN = Hedge(share=1.0, least_delay=seconds(0.01), fewest=1)
 INDEX = st.integers(0, 20)
 NAMES = st.sampled_from(["a", "b", "c"])
 ENDS = [
@@ -101,11 +102,13 @@ class SchedulerMachine(RuleBasedStateMachine):
     @initialize(
         nodes=st.sampled_from(["abc", "abc", "ab", "ac", "bc", "a", ""]),
         policies=st.sampled_from([{}, {}, REFINED]),
+        hedge=st.sampled_from([None, None, KEEN]),
     )
-    def begin(self, nodes: str, policies: dict[str, str]) -> None:
+    def begin(self, nodes: str, policies: dict[str, str], hedge: Hedge | None) -> None:
         core = core_settings(
             queue=queue(floor_every=FLOOR, max_requests=8, max_bytes=300, no_node_grace=seconds(5)),
             autoscale=AutoscaleSettings(enabled=True, min_nodes=0),
+            failover=FailoverSettings(hedge=hedge),
             known_models=frozenset({"m", "s"}),
         )
         self.world = World(core, build(policies))
@@ -326,7 +329,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         commands, self.seen = self.world.commands[self.seen :], len(self.world.commands)
         sent = [a for c in commands if isinstance(c, cmd.DispatchBatch) for a in c.batch.attempts]
         for attempt in sorted(sent, key=lambda a: a.dispatch_id):  # of all engines, in turn
-            if attempt.chosen_by != "apart":
+            if attempt.chosen_by not in ("apart", "hedge"):
                 self.choices.setdefault(attempt.model, []).append(attempt.chosen_by)
         for chosen in self.choices.values():
             for start in range(max(0, len(chosen) - 20), len(chosen) - FLOOR + 1):
