@@ -110,7 +110,7 @@ class App:
             refused=self._guard.families,
         )
         self._follow_grants()
-        converter = self._make_converter()
+        converter = self._converter = self._make_converter()
         intake = self._intake = self._make_intake(converter)
         self._jobs = self._make_jobs(converter, intake)
         self._client_port = SchedulerPort(
@@ -211,8 +211,13 @@ class App:
             statistics=self._observers.statistics,
             sessions=self._node_port,
             version=self._version,
-            log_level=self._config.log.level,
+            config=self._config,
+            on_policy=self._retune,
         )
+
+    def _retune(self, config: SchedulerConfig) -> None:
+        """Operators changed what requests get where they do not say."""
+        self._converter.retune(config.task_defaults(), config.failover.max_attempts)
 
     def _make_jobs(self, converter: Converter, intake: Intake) -> JobKeeper | None:
         """None: there is no folder to keep them in."""

@@ -29,6 +29,7 @@ from node_agent.engines.simulated_options import SimulatedOptions
 from scheduler_service import policies
 from scheduler_service.config import BUILT_IN_TASK_TYPES, SchedulerConfig
 from scheduler_service.config_policies import option_fields
+from scheduler_service.live_policy import LIVE
 from service_kit.units import write_duration, write_size
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,15 +66,32 @@ Telemetry is configured by the standard `OTEL_*` variables alone.
 """
 
 
+LIVE_INTRODUCTION = """\
+### Without a restart
+
+`batchyard policy apply` puts these in force while the scheduler runs, until it restarts: see
+[cli.md](cli.md#policy). All else takes a restart.
+"""
+
+
 def document() -> str:
     """The whole document."""
     parts = [INTRODUCTION, "## scheduler.yaml\n", *_tables(SchedulerConfig, "")]
-    parts += [_policy_table(), _task_type_table()]
+    parts += [_policy_table(), _task_type_table(), _live_table()]
     parts += ["## agent.yaml\n", *_tables(AgentConfig, "")]
     for kind, options in KINDS:
         parts.append(f"### Engines of kind {kind}\n")
         parts.append(_table(options))
     return "\n".join(parts)
+
+
+def _live_table() -> str:
+    """What needs no restart."""
+    rows = [
+        f"| `{name}` | {', '.join(f'`{key}`' for key in keys) or 'all of it'} |"
+        for name, keys in LIVE.items()
+    ]
+    return "\n".join([LIVE_INTRODUCTION, "| section | keys |", "|---|---|", *rows]) + "\n"
 
 
 def _tables(model: type[BaseModel], prefix: str) -> Iterator[str]:

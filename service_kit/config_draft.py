@@ -40,21 +40,26 @@ class Draft:
         """Lay the file's values, each with its line; False: nothing of it can be read."""
         try:
             text = path.read_text(encoding="utf-8")
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-            content = yaml.safe_load(text)
         except (OSError, UnicodeDecodeError) as fault:
             self.problems.append(f"{path}: cannot be read: {fault}")
             return False
+        return self.read_text(text, str(path))
+
+    def read_text(self, text: str, source: str) -> bool:
+        """Lay the values of a file's text, each with its line; False: nothing of it can be read."""
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            content = yaml.safe_load(text)
         except yaml.YAMLError as fault:
-            self.problems.append(f"{path}: is not YAML: {' '.join(str(fault).split())}")
+            self.problems.append(f"{source}: is not YAML: {' '.join(str(fault).split())}")
             return False
         if not isinstance(content, dict | None):
-            self.problems.append(f"{path}: must be a mapping of keys to values")
+            self.problems.append(f"{source}: must be a mapping of keys to values")
             return False
         lines: dict[str, int] = {}
         for twice, line in _note_lines(node, "", lines):
-            self.problems.append(f"{twice} ({path}:{line}): stands there twice")
-        self.lay(content or {}, lambda key: f"{path}:{lines.get(key, 1)}")
+            self.problems.append(f"{twice} ({source}:{line}): stands there twice")
+        self.lay(content or {}, lambda key: f"{source}:{lines.get(key, 1)}")
         return True
 
     def read_value(self, path: str, text: str, source: str) -> None:

@@ -9,12 +9,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Any, Final
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from service_kit.units import write_duration, write_size
+from service_kit.config_plain import as_written
 
 _SECRET: Final = re.compile(r"(^|_)(secret|password|api_key|token)$")
 
@@ -62,15 +62,8 @@ def _holds_models(values: Any) -> bool:
 
 
 def _text(name: str, field: FieldInfo, value: Any) -> str:
-    readers = {_reader(m) for m in (*field.metadata, *_inner(field.annotation))}
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if "duration_ns" in readers:
-            return write_duration(int(value))
-        if "duration_s" in readers:
-            return write_duration(round(value * 1e9))
-        if "size_bytes" in readers:
-            return write_size(int(value))
-    return _plain(name, value)
+    written = as_written(field, value)
+    return written if written is not value else _plain(name, value)
 
 
 def _plain(name: str, value: Any) -> str:
@@ -83,15 +76,3 @@ def _other(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     return str(value) if isinstance(value, Path) else list(value)
-
-
-def _reader(metadata: Any) -> str:
-    return metadata.func.__name__ if isinstance(metadata, BeforeValidator) else ""
-
-
-def _inner(annotation: Any) -> list[Any]:
-    if get_origin(annotation) is Annotated:
-        return list(annotation.__metadata__)
-    if get_origin(annotation) is Union or type(annotation).__name__ == "UnionType":
-        return [each for part in get_args(annotation) for each in _inner(part)]
-    return []

@@ -88,6 +88,18 @@ class Form(Generic[Config]):
             raise ConfigError(draft.problems)
         return LoadedConfig(config=config, path=path, origins=draft.origins)
 
+    def read_text(self, text: str, source: str) -> tuple[Config, Mapping[str, Any]]:
+        """The configuration of a file's text alone, and what the text says.
+
+        Raises:
+            ConfigError: with every fault there is.
+        """
+        draft = Draft()
+        config = _validate(self, draft) if draft.read_text(text, source) else None
+        if draft.problems or config is None:
+            raise ConfigError(draft.problems)
+        return config, draft.values
+
     def check(
         self,
         path: Path | None,

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.outcomes import Reason
+from scheduler_service.core.settings import (
+    AutoscaleSettings,
+    FailoverSettings,
+    HealthSettings,
+    QueueSettings,
+)
 from scheduler_service.core.types import Duration, Instant, NodeSpec, Request
 
 
@@ -190,6 +197,17 @@ class AutoscaleFrozen:
 
 
 @dataclass(slots=True)
+class PoliciesChanged:
+    """An operator put other policies in force, or other parameters: `policy_change.py`."""
+
+    policies: PolicySet
+    queue: QueueSettings
+    health: HealthSettings
+    failover: FailoverSettings
+    autoscale: AutoscaleSettings
+
+
+@dataclass(slots=True)
 class SchedulerDraining:
     """No new requests from now on."""
 
@@ -213,5 +231,6 @@ Event = (
     | ScaleFailed
     | PoolPaused
     | AutoscaleFrozen
+    | PoliciesChanged
     | SchedulerDraining
 )

@@ -27,7 +27,7 @@ A walk over the queue may `skip` requests that cannot go now. They are out of th
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -205,6 +205,21 @@ class FairBand:
 
     def __len__(self) -> int:
         return sum(len(user) for user in self.users.values())
+
+    def take_over(self, former: FairBand, waiting: Iterable[Request]) -> None:
+        """Begin where `former` is, of which these wait: its virtual time, the tags of its users."""
+        self.virtual = former.virtual
+        starts = {}
+        for name, known in former.users.items():
+            user = self._new(name)
+            if known.head is None:
+                user.finish = known.finish
+                self._rest(user)
+            else:
+                user.finish = starts[name] = known.start
+        # The least first: V follows whoever is alone.
+        for request in sorted(waiting, key=lambda r: starts[r.tenant or r.user_id]):
+            self.push(request)
 
     def push(self, request: Request) -> None:
         """It waits, for the first time or again."""

@@ -88,8 +88,8 @@ class PoolQueue:
     """The waiting requests of one pool, and its floor counters."""
 
     __slots__ = (
-        "_depths", "_fair", "_ranks", "bands", "floor_every", "interactive", "job_turn", "jobs",
-        "since_floor",
+        "_depths", "_discipline", "_fair", "_ranks", "_weights", "bands", "floor_every",
+        "interactive", "job_turn", "jobs", "since_floor",
     )  # fmt: skip
 
     def __init__(
@@ -102,15 +102,40 @@ class PoolQueue:
         self.bands = {(cls, p): Band() for cls in RequestClass for p in reversed(PRIORITIES)}
         self._ranks = list(self.bands.values())  # most urgent first; see `_rank`
         self._depths = [0] * len(self._ranks)  # waiting, by rank
-        count = _JOBS if discipline.banded else 1
-        fair = [FairBand(discipline, weights or {}) for _ in range(count * discipline.fair)]
-        # Of each interactive rank; the same one for all where there are no bands; none: by age.
-        self._fair = fair * (_JOBS // count)
+        self._discipline = discipline
+        self._weights = weights or {}
+        self._fair = self._new_fair()
         self.floor_every = floor_every
         self.since_floor = 0  # dispatches since the floor's last turn
         self.job_turn = False  # whose turn is next while both classes wait
         self.interactive = 0  # waiting
         self.jobs = 0
+
+    def _new_fair(self) -> list[FairBand]:
+        """Of each interactive rank; the same one for all where there are no bands; none: by age."""
+        discipline = self._discipline
+        count = _JOBS if discipline.banded else 1
+        fair = [FairBand(discipline, self._weights) for _ in range(count * discipline.fair)]
+        return fair * (_JOBS // count)
+
+    def reorder(self, discipline: Discipline, weights: Mapping[str, float]) -> None:
+        """Those who wait go by this order from now on, at the places that they have. What users
+        have had counts on where the bands stay the same ones.
+        """
+        if (discipline, weights) == (self._discipline, self._weights):
+            return
+        former = self._fair if discipline.banded == self._discipline.banded else []
+        self._discipline, self._weights = discipline, weights
+        self._fair = self._new_fair()
+        waiting: dict[FairBand, list[Request]] = {band: [] for band in self._fair}
+        for rank, band in enumerate(self._fair):
+            waiting[band] += self._ranks[rank]
+        for rank, (band, requests) in enumerate(waiting.items()):
+            if former:
+                band.take_over(former[rank], requests)
+            else:
+                for request in requests:
+                    band.push(request)
 
     def __len__(self) -> int:
         return self.interactive + self.jobs

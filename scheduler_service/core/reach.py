@@ -30,6 +30,16 @@ def watch(state: State, submitted: Sequence[Request]) -> None:
             _look_at(state, request, last_start(state, request))
 
 
+def rewatch(state: State) -> None:
+    """The share is another one now: all open requests are looked at by it, or by their deadlines
+    alone where it is 0.
+    """
+    for request in state.requests.values():
+        if request.deadline < NEVER:
+            share = state.policies.least_share
+            _look_at(state, request, last_start(state, request) if share else request.deadline)
+
+
 def last_start(state: State, request: Request) -> Instant:
     """The last instant at which its work may begin; its deadline, where nothing is known."""
     expected = state.pools[request.served_model].estimate.expect(request.output_tokens)

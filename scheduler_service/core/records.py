@@ -43,6 +43,7 @@ REQUESTS_CANCELLED: Final = "requests_cancelled"  # all of a filter; each is CAN
 ACCESS_GRANTED: Final = "access_granted"
 ACCESS_CHANGED: Final = "access_changed"
 ACCESS_REVOKED: Final = "access_revoked"
+POLICY_UPDATED: Final = "policy_updated"
 SUSPECTED: Final = "suspected"
 POISONED: Final = "poisoned"
 HEDGED: Final = "hedged"
@@ -92,6 +93,7 @@ PUBLIC: Final = frozenset(
         ACCESS_GRANTED,
         ACCESS_CHANGED,
         ACCESS_REVOKED,
+        POLICY_UPDATED,
     }
 )
 

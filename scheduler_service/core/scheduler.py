@@ -19,6 +19,7 @@ from scheduler_service.core import (
     holds,
     invariants,
     patience,
+    policy_change,
     preemption,
     reach,
     reports,
@@ -65,6 +66,7 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     events.ScaleFailed: scaling.on_failed,
     events.PoolPaused: holds.on_paused,
     events.AutoscaleFrozen: holds.on_frozen,
+    events.PoliciesChanged: policy_change.on_changed,
     events.SchedulerDraining: _stop,
 }
 

@@ -30,12 +30,12 @@ class Cursor:
     """Of one pool."""
 
     __slots__ = (
-        "_admitted", "_arrived", "_dispatches", "_hour", "_least", "_places", "_rule", "_seed",
-        "_since", "level", "overloaded",
+        "_admitted", "_arrived", "_dispatches", "_hour", "_least", "_places", "_seed", "_since",
+        "level", "overloaded", "rule",
     )  # fmt: skip
 
     def __init__(self, rule: Shedding, seed: int) -> None:
-        self._rule = rule
+        self.rule = rule
         self._seed = seed
         self.level = 0  # requests below it are turned away
         self.overloaded = False  # by the last window
@@ -55,7 +55,7 @@ class Cursor:
 
     def admits(self, request: Request, now: Instant) -> bool:
         """Whether it may enter, as far as overload is concerned."""
-        over = now - self._since >= self._rule.window
+        over = now - self._since >= self.rule.window
         if over or self._dispatches >= DISPATCHES:
             self._next_window(now)
         level = request.priority * PLACES + self._place(request, now)
@@ -77,10 +77,10 @@ class Cursor:
         return place
 
     def _next_window(self, now: Instant) -> None:
-        if now - self._since >= QUIET * self._rule.window:
+        if now - self._since >= QUIET * self.rule.window:
             self.overloaded, self.level = False, 0
         elif self._dispatches:
-            self.overloaded = self._least > self._rule.target
+            self.overloaded = self._least > self.rule.target
         if self.overloaded or self.level:
             self._move(self._wanted())
         self._since = now
@@ -90,7 +90,7 @@ class Cursor:
 
     def _wanted(self) -> int:
         """How many to admit in a window like the last one: one more or fewer at least."""
-        count, rule = self._admitted, self._rule
+        count, rule = self._admitted, self.rule
         if self.overloaded:
             return max(1, min(count - 1, round(count * (1 - rule.fewer))))
         return max(count + 1, round(count * (1 + rule.more)))

@@ -181,7 +181,8 @@ class State:
         self.relay = Relay()
         self.timers = TimerWheel()
         self.dirty: dict[str, None] = {}  # pools to decide for
-        self.lengths = Lengths() if settings.queue.learn_lengths else None
+        self.lengths: Lengths | None = None
+        self.learn_lengths()
         self.watches: dict[int, Watch] = {}  # by rid, where attempts have limits
         self.hedges = False  # whether any pool sends rivals to slow attempts
         self.apart: dict[str, None] = {}  # pools that have requests which must run apart
@@ -199,6 +200,13 @@ class State:
         for model in sorted(settings.known_models):
             self.pool(model)
 
+    def learn_lengths(self) -> None:
+        """Begin or end to, as the settings say."""
+        if not self.settings.queue.learn_lengths:
+            self.lengths = None
+        elif self.lengths is None:
+            self.lengths = Lengths()
+
     def plan_check(self) -> None:
         """Set the step of the next full walk of the invariants."""
         self.next_check = self.step + self.settings.check_every * (1 + len(self.requests) // 1000)
@@ -211,16 +219,24 @@ class State:
             queue = PoolQueue(limits.floor_every, ordering.discipline(), limits.weights)
             load = PoolLoad(0, 0, 0, 0, 0, 0, 0, 0, limits.max_requests, limits.max_bytes)
             pool = self.pools[model] = Pool(model, queue, load)
-            failover = self.settings.failover
-            patience = failover.patience_by_model.get(model, failover.patience)
             shedding = self.policies.admission.shedding()
             pool.cursor = Cursor(shedding, self.settings.seed) if shedding is not None else None
-            hedge = failover.hedge_by_model.get(model, failover.hedge)
-            if hedge is not None:
-                pool.hedging, self.hedges = Hedging(hedge), True
-            watched = hedge is not None or patience != Patience()
-            pool.patience = patience if watched else None
+            self.watch_attempts(pool)
         return pool
+
+    def watch_attempts(self, pool: Pool) -> None:
+        """How long its attempts may take, and whether slow ones get rivals, as the settings say."""
+        failover = self.settings.failover
+        patience = failover.patience_by_model.get(pool.model, failover.patience)
+        hedge = failover.hedge_by_model.get(pool.model, failover.hedge)
+        if hedge is None:
+            pool.hedging = None
+        elif pool.hedging is None:
+            pool.hedging, self.hedges = Hedging(hedge), True
+        else:
+            pool.hedging.limits = hedge
+        watched = hedge is not None or patience != Patience()
+        pool.patience = patience if watched else None
 
     def new_id(self) -> int:
         """An id that no other term and no earlier call gave."""

@@ -19,6 +19,13 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from scheduler_service.core import events as ev
+from scheduler_service.core.interfaces import PolicySet
+from scheduler_service.core.settings import (
+    AutoscaleSettings,
+    FailoverSettings,
+    HealthSettings,
+    QueueSettings,
+)
 from scheduler_service.core.types import Request, Traits
 
 # Fields that are not written: free text, payloads, and what the edge keeps for itself.
@@ -33,6 +40,8 @@ LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     ev.SchedulerDraining: frozenset({"reason"}),
     Request: frozenset({"context", "trace_id"}),
 }
+# Written with their defaults wherever they stand.
+_WHOLE: Final = (AutoscaleSettings, FailoverSettings, HealthSettings, QueueSettings)
 # Fields without a default that are left out come back as this.
 _BLANK: Final = ""
 # Of a request only what the edge states of it; from this field on it is the core's own.
@@ -167,8 +176,12 @@ def _ways(hint: Any, *, whole: bool) -> tuple[Encode, Decode]:
         )
     if isinstance(hint, type) and issubclass(hint, Enum):
         return (lambda value: value.name), hint.__getitem__
+    if hint is PolicySet:
+        from scheduler_service.recording import policies  # here, as it is built on this module
+
+        return policies.encode, policies.decode
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _object(hint, whole=whole)
+        return _object(hint, whole=whole or hint in _WHOLE)
     if hint in (int, float, str, bool):
         return _same, _same
     if hint is bytes:

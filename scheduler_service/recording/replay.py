@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from scheduler_service.core.commands import Command
+from scheduler_service.core.events import PoliciesChanged
 from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.records import Record
 from scheduler_service.core.scheduler import Scheduler
@@ -64,17 +65,21 @@ def replay(
     settings: CoreSettings | None = None,
     observer: Observer | None = None,
 ) -> Replayed:
-    """Run it, with its own policies and settings unless others are given.
+    """Run it, with its own policies and settings unless others are given: then those that operators
+    put in force meanwhile are passed over.
 
     Raises:
         RecordingError: it cannot be read, or not be run by this version.
     """
+    own = policies is None and settings is None
     core = Scheduler(settings or recording.settings, policies or recording.policies())
     done = Replayed()
     started = None
     for step in recording.steps():
         if step.anew:
             core = core.successor()
+        if not own:
+            step.happened[:] = [e for e in step.happened if type(e) is not PoliciesChanged]
         started = step.at if started is None else started
         done.steps, done.lasted = step.number, step.at - started
         for event in step.happened:

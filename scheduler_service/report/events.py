@@ -33,6 +33,7 @@ _BY_OPERATORS: Final = frozenset(
         records.ACCESS_GRANTED,
         records.ACCESS_CHANGED,
         records.ACCESS_REVOKED,
+        records.POLICY_UPDATED,
     }
 )
 _EXPIRED: Final = frozenset({Reason.DEADLINE_EXCEEDED, Reason.MAX_WAIT_EXCEEDED})
@@ -72,6 +73,7 @@ _TEXT: Final[dict[str, str]] = {
     records.ACCESS_GRANTED: "access was granted: {what}",
     records.ACCESS_CHANGED: "access was changed by hand: {what}",
     records.ACCESS_REVOKED: "access was revoked: {what}",
+    records.POLICY_UPDATED: "policies changed: {changes}",
     records.LEDGER_HEALED: "the books of {node_id} were corrected: {what}",
     records.SUSPECTED: "request {request_id} was on nodes that failed ({nodes}): it runs alone",
     records.HEDGED: (

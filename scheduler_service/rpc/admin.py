@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from batchyard.v1 import admin_service_pb2 as pb
 from batchyard.v1 import report_pb2
 from scheduler_service.clock import Clock
+from scheduler_service.config import SchedulerConfig
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.state import State
 from scheduler_service.driver import Driver
@@ -35,6 +36,7 @@ from scheduler_service.rpc import paging, status
 from scheduler_service.rpc.admin_changes import AdminChanges
 from scheduler_service.rpc.admin_explain import AdminExplain
 from scheduler_service.rpc.admin_holds import AdminHolds
+from scheduler_service.rpc.admin_policy import AdminPolicy
 from scheduler_service.rpc.convert import parse
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.permits import tenant_of
@@ -46,8 +48,6 @@ EVENTS_PER_MESSAGE: Final = 1_000
 UNBUILT: Final = {
     "LoadModel": "load_model",
     "UnloadModel": "unload_model",
-    "GetPolicy": "policy",
-    "UpdatePolicy": "policy",
 }
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -75,8 +75,10 @@ class AdminPort:
         version: str,
         thresholds: Thresholds | None = None,
         cancel: Callable[[int, Reason, str], None] | None = None,
-        log_level: str = "info",
+        config: SchedulerConfig | None = None,
+        on_policy: Callable[[SchedulerConfig], None] | None = None,
     ) -> None:
+        """`config`: what it started with. `on_policy`: told of what is in force instead."""
         self._driver = driver
         self._eventlog = eventlog
         self._clock = clock
@@ -91,7 +93,11 @@ class AdminPort:
             thresholds=thresholds,
         )
         self._explainer = AdminExplain(clock, eventlog)
-        self._holds = AdminHolds(driver, self._reports, clock, log_level)
+        config = config or SchedulerConfig()
+        self._holds = AdminHolds(driver, self._reports, clock, config.log.level)
+        self._policy = AdminPolicy(
+            driver, eventlog, clock, config=config, on_changed=on_policy or _nobody
+        )
         self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)
 
     @property
@@ -122,6 +128,8 @@ class AdminPort:
             "ResumePool": _unary(pb.ResumePoolRequest, self._holds.resume_pool),
             "FreezeAutoscale": _unary(pb.FreezeAutoscaleRequest, self._holds.freeze),
             "UnfreezeAutoscale": _unary(pb.UnfreezeAutoscaleRequest, self._holds.unfreeze),
+            "GetPolicy": _unary(pb.GetPolicyRequest, self._policy.get_policy),
+            "UpdatePolicy": _unary(pb.UpdatePolicyRequest, self._policy.update_policy),
             "SetLogLevel": _unary(pb.SetLogLevelRequest, self._holds.set_log_level),
             "ListEvents": _unary(pb.ListEventsRequest, self.list_events),
             "WatchEvents": _stream(pb.WatchEventsRequest, self.watch_events),
@@ -297,6 +305,10 @@ class AdminPort:
             news.cancel()
             closed.cancel()
         return not self._closed.is_set()
+
+
+def _nobody(_: SchedulerConfig) -> None:
+    """No edge to tell."""
 
 
 def _queue_key(row: report_pb2.QueueStats) -> str:

@@ -72,6 +72,10 @@ class Converter:
         # No client chooses such an id by accident, and no other start of a scheduler gives it.
         self._id_prefix = f"r-{os.urandom(4).hex()}-"
 
+    def retune(self, task_types: TaskTypes, max_attempts: int) -> None:
+        """Fill in these defaults from now on."""
+        self._task_types, self._max_attempts = task_types, max_attempts
+
     def convert(
         self, data: bytes, *, rid: int, now: Instant, rpc_deadline: Instant, stream: bool
     ) -> Parsed:

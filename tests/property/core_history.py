@@ -8,26 +8,44 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
+from collections.abc import Callable
 
 from scheduler_service.core import commands as cmd
 from scheduler_service.core import events as ev
+from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.outcomes import Reason, RequestClass
-from scheduler_service.core.types import Attempt, Batch, Request
+from scheduler_service.core.types import NEVER, Attempt, Batch, Request
 from tests.builders import World, engine, model, seconds, static
 
+Meddle = Callable[[World, int], None]
 
-def digest(seed: int, steps: int = 300) -> str:
+
+def digest(seed: int, steps: int = 300, *, policies: PolicySet | None = None) -> str:
     """The digest of one history."""
+    lines = history(seed, steps, policies=policies)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def history(
+    seed: int,
+    steps: int = 300,
+    *,
+    policies: PolicySet | None = None,
+    meddle: Meddle | None = None,
+) -> list[str]:
+    """All that is decided. `meddle` is called before each step with its number."""
     draw = random.Random(seed)
-    world = World(known_models=frozenset({"m", "s", "x", "y", "z"}))
+    world = World(known_models=frozenset({"m", "s", "x", "y", "z"}), policies=policies)
     for name in "cab":
         world.agent(name, engine(slots=2, models=["m", "s"]), static("s0", models=["x", "m"]))
     world.agent("d", engine(models=[model("y"), model("z"), model("m")]), role="backup")
-    for _ in range(steps):
+    for number in range(steps):
+        if meddle is not None:
+            meddle(world, number)
         _happen(world, draw)
     lines = [_line(c) for c in world.commands]
     lines += [f"{r.at} {r.kind} {r.node_id} {r.pool} {r.data}" for r in world.records]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return lines
 
 
 def _happen(world: World, draw: random.Random) -> None:
@@ -42,6 +60,8 @@ def _happen(world: World, draw: random.Random) -> None:
             request_class=draw.choice(list(RequestClass)),
             degrade=draw.choice([(), ("s", "m")]),
             max_wait=seconds(draw.choice([1, 5, 50])),
+            tenant=draw.choice(["", "t", "u"]),
+            deadline=draw.choice([NEVER, world.now + seconds(60)]),
         )
     elif what == 3:
         world.advance(draw.choice([0.01, 0.2, 2.0]))

@@ -18,11 +18,13 @@ from batchyard.v1 import (
     Node,
     NodeAvailability,
     NodeHealth,
+    Policy,
     Pool,
     QueueStats,
     Report,
     RequestFilter,
     RequestSummary,
+    UpdatePolicyResponse,
     WatchEventsResponse,
 )
 
@@ -189,6 +191,18 @@ class Admin:
     def set_log_level(self, level: str = "", *, logger: str = "", reason: str = "") -> None:
         """Of the scheduler; empty: the configured level, and all of its loggers."""
         self._loop.run(self._core.set_log_level(level, logger=logger, reason=reason))
+
+    def policy(self) -> Policy:
+        """The policies in force: `yaml` is the live subset of the scheduler's configuration."""
+        return self._loop.run(self._core.policy())
+
+    def update_policy(
+        self, yaml: str, *, etag: str = "", reason: str = "", validate_only: bool = False
+    ) -> UpdatePolicyResponse:
+        """Put another one in force, until the scheduler restarts: see `AsyncAdmin`."""
+        return self._loop.run(
+            self._core.update_policy(yaml, etag=etag, reason=reason, validate_only=validate_only)
+        )
 
     def events(
         self,

@@ -38,6 +38,7 @@ from batchyard.v1 import (
     ExplainRequestResponse,
     FreezeAutoscaleRequest,
     GetNodeRequest,
+    GetPolicyRequest,
     GetReportRequest,
     GetRequestRequest,
     GetRequestResponse,
@@ -49,6 +50,7 @@ from batchyard.v1 import (
     NodeAvailability,
     NodeHealth,
     PausePoolRequest,
+    Policy,
     Pool,
     QueueStats,
     Report,
@@ -58,6 +60,8 @@ from batchyard.v1 import (
     SetLogLevelRequest,
     UncordonNodeRequest,
     UnfreezeAutoscaleRequest,
+    UpdatePolicyRequest,
+    UpdatePolicyResponse,
     WatchEventsRequest,
     WatchEventsResponse,
     WatchReportRequest,
@@ -242,6 +246,32 @@ class AsyncAdmin:
         await self._call(
             "SetLogLevel", SetLogLevelRequest(level=level, logger=logger, reason=reason)
         )
+
+    async def policy(self) -> Policy:
+        """The policies in force: `yaml` is the live subset of the scheduler's configuration."""
+        response = await self._call("GetPolicy", GetPolicyRequest())
+        policy: Policy = response.policy
+        return policy
+
+    async def update_policy(
+        self, yaml: str, *, etag: str = "", reason: str = "", validate_only: bool = False
+    ) -> UpdatePolicyResponse:
+        """Put another one in force, until the scheduler restarts. What it does not say is default.
+
+        Args:
+            yaml: a scheduler.yaml; what is not of its live subset is checked and left alone.
+            etag: of the policy that it replaces; `Conflict` where that is not in force any more.
+            validate_only: check it, and say what would be different; change nothing.
+
+        Raises:
+            InvalidRequest: with everything that is wrong with it.
+            Conflict: see `etag`.
+        """
+        request = UpdatePolicyRequest(
+            policy=Policy(yaml=yaml, etag=etag), reason=reason, validate_only=validate_only
+        )
+        response: UpdatePolicyResponse = await self._call("UpdatePolicy", request)
+        return response
 
     async def events(
         self,

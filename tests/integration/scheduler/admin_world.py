@@ -51,7 +51,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(world: SmallWorld) -> AsyncIterator[Served]:
+async def serving(world: SmallWorld, **fields: Any) -> AsyncIterator[Served]:
     views = Views()
     port = AdminPort(
         driver=world.driver,
@@ -60,6 +60,7 @@ async def serving(world: SmallWorld) -> AsyncIterator[Served]:
         sessions=views,
         clock=world.clock,
         version="1.2.3",
+        **fields,
     )
     server = grpc.aio.server(interceptors=[Gate()])
     server.add_generic_rpc_handlers([port.handlers()])

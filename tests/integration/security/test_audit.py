@@ -16,6 +16,7 @@ from batchyard.v1 import (
     AdminServiceStub,
     CordonNodeRequest,
     ListEventsRequest,
+    Policy,
     RequestFilter,
     SetLogLevelRequest,
 )
@@ -45,6 +46,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "FreezeAutoscale": ({"pool": MODEL}, "autoscale_frozen"),
     "UnfreezeAutoscale": ({"pool": MODEL}, "autoscale_unfrozen"),
     "SetLogLevel": ({"level": "info", "logger": "scheduler_service.effects"}, "log_level_set"),
+    "UpdatePolicy": ({"policy": Policy(yaml="queue: {headroom: 1}")}, "policy_updated"),
     "CordonNode": ({"node_id": "n1"}, "node_cordoned"),
     "UncordonNode": ({"node_id": "n1"}, "node_uncordoned"),
     "CancelMatching": ({"filter": RequestFilter(model=MODEL)}, "requests_cancelled"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+import yaml
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
@@ -20,10 +21,13 @@ from batchyard.v1 import (
     AdminServiceStub,
     DrainNodeRequest,
     GetNodeRequest,
+    GetPolicyRequest,
     ListNodesRequest,
     MultiplexOpen,
     MultiplexRequest,
     MultiplexResponse,
+    Policy,
+    UpdatePolicyRequest,
     types_pb2,
 )
 from tests.integration.security.secured import MODEL, Secured, bearer, secured, until
@@ -39,7 +43,7 @@ SHARED = {
     "WatchReport": "likewise",
     "ListEvents": "likewise",
     "WatchEvents": "likewise",
-    "ListNodes": "nodes are no tenant's; see the last test here",
+    "ListNodes": "nodes are no tenant's; see the test of a drain here",
     "GetNode": "likewise",
     "CordonNode": "likewise",
     "UncordonNode": "likewise",
@@ -50,8 +54,8 @@ SHARED = {
     "ResumePool": "likewise",
     "FreezeAutoscale": "likewise",
     "UnfreezeAutoscale": "likewise",
-    "GetPolicy": "one for all",
-    "UpdatePolicy": "likewise",
+    "GetPolicy": "one for all; shares of other tenants are left out, see the last test here",
+    "UpdatePolicy": "takes a credential that is bound to no tenant",
     "SetLogLevel": "of a process",
 }
 # What a request needs before anybody looks at its tenant.
@@ -192,3 +196,22 @@ async def test_a_drain_names_no_requests_of_others(world: Secured) -> None:
             for node in (one, *every):
                 assert list(node.drain.finished_request_ids) == seen
                 assert node.drain.finished == 1
+
+
+async def test_the_policy_names_no_shares_of_others_and_is_not_theirs_to_change(
+    world: Secured,
+) -> None:
+    boss = world.files.token("boss", rights=["admin"])
+    bound = world.files.token("admin-a", rights=["admin"], tenants=["a"])
+    world.access.refresh()
+    text = "queue: {weights: {a: 2, b: 3}}"
+    async with world.channel("admin") as channel:
+        stub: Any = AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+        request = UpdatePolicyRequest(policy=Policy(yaml=text))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.UpdatePolicy(request, metadata=bearer(bound))
+        assert caught.value.code() is PERMISSION_DENIED
+        await stub.UpdatePolicy(request, metadata=bearer(boss))
+        for token, seen in ((boss, {"a": 2.0, "b": 3.0}), (bound, {"a": 2.0})):
+            found = (await stub.GetPolicy(GetPolicyRequest(), metadata=bearer(token))).policy
+            assert yaml.safe_load(found.yaml)["queue"]["weights"] == seen

@@ -15,9 +15,16 @@ from scheduler_service.core import CoreSettings
 from scheduler_service.core import events as ev
 from scheduler_service.core.interfaces import PolicySet
 from scheduler_service.core.outcomes import EngineMode, Reason, RequestClass, ResumeMode
-from scheduler_service.core.settings import QueueSettings
+from scheduler_service.core.settings import (
+    AutoscaleSettings,
+    FailoverSettings,
+    HealthSettings,
+    Patience,
+    QueueSettings,
+)
 from scheduler_service.core.types import EngineSpec, ModelSpec, NodeSpec, Request, Traits
 from scheduler_service.policies import REGISTRY, UnknownPolicyError, build
+from scheduler_service.policies.ordering import Strict
 from scheduler_service.policies.pickers import Soonest
 from scheduler_service.recording import codec, policies
 from scheduler_service.recording.file import RecordingFile
@@ -86,6 +93,13 @@ def test_every_event_comes_back_as_it_was() -> None:
         ev.ScaleFailed("m", ""),
         ev.PoolPaused("m", True),
         ev.AutoscaleFrozen("", 5),
+        ev.PoliciesChanged(
+            build({"order": "fifo"}, orderings={"m": Strict()}),
+            QueueSettings(weights={"gold": 3.0}),
+            HealthSettings(),
+            FailoverSettings(patience_by_model={"m": Patience(idle=5)}),
+            AutoscaleSettings(max_nodes=7),
+        ),
         ev.SchedulerDraining(),
     ]
     assert {type(event) for event in events} == set(typing.get_args(ev.Event))
@@ -202,6 +216,26 @@ def test_a_core_that_decides_otherwise_is_told_at_its_first_difference(tmp_path:
     assert any(line.startswith("dispatch") and "#3.1" in line for line in found.recorded)
     assert any(line.startswith("dispatch") and "#2.1" in line for line in found.replayed)
     assert found.after == seconds(1)
+
+
+def test_policies_that_changed_meanwhile_change_in_a_replay_too(tmp_path: Path) -> None:
+    """With others given, it is those that decide from the first step to the last."""
+    path = tmp_path / "core.rec"
+    w = RecordedWorld(path)
+    w.agent("n0", engine())
+    running = w.submit()
+    low, high = w.submit(priority=1), w.submit(priority=9)
+    now = w.scheduler.state.settings
+    fifo = build({"order": "fifo"})
+    w.step(ev.PoliciesChanged(fifo, now.queue, now.health, now.failover, now.autoscale))
+    w.agents["n0"].finish(running)
+    assert low.live
+    assert not high.live
+    w.file.close()
+    recording = read(path)
+    assert replay(recording).difference is None
+    other = replay(recording, policies=build({"order": "strict"})).difference
+    assert other is not None
 
 
 def test_a_fault_of_the_core_and_the_fresh_one_are_replayed(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ ENTRIES = {
     "models": Entry(_AT + "models:models", "List the models that can be asked for.", ("model",)),
     "queues": Entry(_AT + "queues:queues", "List what waits, pause, resume.", ("queue",)),
     "autoscale": Entry(_AT + "autoscale:autoscale", "Freeze the autoscaler, or unfreeze it."),
+    "policy": Entry(
+        _AT + "policy:policies", "Show, compare and apply policies, live.", ("policies",)
+    ),
     "debug": Entry(_AT + "debug:debug", "Set the log level; write a dump to send along."),
     "doctor": Entry(_AT + "doctor:doctor", "Check the scheduler and the way to it."),
     "requests": Entry(_AT + "requests:requests", "List, show, cancel requests.", ("request",)),

@@ -24,6 +24,7 @@ _NEXT_STEPS = {
     "ATTEMPTS_EXHAUSTED": "`batchyard requests show ID` shows every attempt",
     "STREAM_INTERRUPTED": "send it again, from the start",
     "UNAUTHENTICATED": "set the key that the operator gave you in BATCHYARD_API_KEY",
+    "ETAG_MISMATCH": "`batchyard policy show` prints the one in force; make the change in it again",
     "UNSUPPORTED_FEATURE": "update the scheduler, or use a client of its version",
 }
 _WHERE = {
