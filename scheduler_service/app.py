@@ -122,7 +122,8 @@ class App:
                 term=identity.term,
             ),
             state=lambda: self.driver.scheduler.state,
-            jobs=JobPort(self._jobs, converter) if self._jobs is not None else None,
+            jobs=self._make_job_port(converter),
+            begin_call=self._observers.begin_call,
         )
         self._node_port = self._make_node_port()
         self._http: http.HttpPort | None = None
@@ -141,6 +142,12 @@ class App:
 
     def _limits(self) -> Limits:
         return Limits(**self._config.limits.values())
+
+    def _make_job_port(self, converter: Converter) -> JobPort | None:
+        """None: there are no jobs."""
+        if self._jobs is None:
+            return None
+        return JobPort(self._jobs, converter, self._observers.begin_call)
 
     def _make_converter(self) -> Converter:
         config = self._config
@@ -343,6 +350,7 @@ class App:
                     )
                 ]
             )
+        self._observers.core_lost()
         if self._jobs is not None:
             self._jobs.feeder.core_lost()
         return old.successor()

@@ -20,11 +20,13 @@ from scheduler_service.report.statistics import Statistics
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import Opening
 from scheduler_service.rpc.ports import NoTracer, Tracer
+from scheduler_service.rpc.traced_calls import BeginCall, untraced
 from scheduler_service.telemetry.loop_lag import LoopLag
 from service_kit import otlp_metrics, tracing
 from service_kit.metrics import Collect
 
 if TYPE_CHECKING:
+    from scheduler_service.telemetry.tracer import RequestTracer
     from service_kit.otlp_metrics import MetricsSender
 
 SERVICE: Final = "batchyard-scheduler"
@@ -52,6 +54,8 @@ class Observers:
         self.lag = LoopLag()
         self.tracer: Tracer = NoTracer()
         self.on_entry: Callable[[Entry, Opening], None] | None = None
+        self.begin_call: BeginCall = untraced
+        self._requests: RequestTracer | None = None
         self.metrics: Collect | None = None  # from `start` on
         self._driver = driver
         self._clock = clock
@@ -69,9 +73,10 @@ class Observers:
         if self._provider is not None:
             from scheduler_service.telemetry.tracer import RequestTracer
 
-            tracer = RequestTracer(self._provider, clock)
+            tracer = RequestTracer(self._provider, clock, lambda: driver.scheduler.state)
             driver.observe(tracer)
-            self.tracer, self.on_entry = tracer, tracer.on_entry
+            self.tracer, self.on_entry, self.begin_call = tracer, tracer.on_entry, tracer.begin_call
+            self._requests = tracer
         driver.observe(self.eventlog)
         driver.observe(self.statistics)
 
@@ -80,6 +85,8 @@ class Observers:
         from scheduler_service.telemetry.metrics import SchedulerMetrics
         from scheduler_service.telemetry.node_metrics import NodeMetrics
 
+        if self._requests is not None:
+            self._requests.facts = reports.nodes.views
         self.statistics.start(self._driver)
         self.lag.start()
         self.metrics = SchedulerMetrics(
@@ -96,8 +103,15 @@ class Observers:
             self.metrics, service=SERVICE, instance_id=self._instance_id, environ=self._environ
         )
 
+    def core_lost(self) -> None:
+        """The core starts anew: what was open has no end in its records."""
+        if self._requests is not None:
+            self._requests.close("INTERNAL")
+
     async def stop(self) -> None:
         """Send what is left, and stop."""
+        if self._requests is not None:
+            self._requests.close("SCHEDULER_STOPPED")
         if self._sender is not None:
             await self._sender.stop()
         self.statistics.stop()

@@ -8,6 +8,8 @@ collector that is down or slow delays neither start nor work, and the exit by tw
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -154,10 +156,12 @@ def make_resource(
     """What this process is: the same for its traces and its metrics."""
     from opentelemetry.sdk.resources import Resource
 
-    described = {
+    described: dict[str, str | int] = {
         "service.namespace": "batchyard",
         "service.instance.id": instance_id,
         "service.version": package_version(),
+        "host.name": socket.gethostname(),
+        "process.pid": os.getpid(),
         **(attributes or {}),
     }
     if "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):

@@ -40,6 +40,7 @@ class Item:
     continuation: node_service_pb2.Continuation | None = None
     timeout_s: float | None = None  # time left when it was received; None: no deadline
     traceparent: str = ""  # of the agent's engine span; empty: not sampled
+    url_path: str = ""  # of the HTTP request that an engine makes of it; set by the engine
 
 
 @dataclass(slots=True, kw_only=True)

@@ -107,6 +107,7 @@ class LlamacppEngine(ItemwiseEngine[Call]):
         if item.model != self._model:
             raise ItemFailed(unknown_model(item.model, [self._model]))
         call = build_call(item, self._options)
+        item.url_path = call.path
         if not works.has_room(call.inputs):
             raise ItemFailed(busy(f"{works.held_inputs} inputs are held already"))
         assert self._sink is not None

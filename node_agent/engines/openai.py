@@ -150,6 +150,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
             text = f"model {item.model!r} has not answered a first request yet"
             raise ItemFailed(unavailable(text, refused=True))
         call = build_call(item, model, server.served, self._guess.slots)
+        item.url_path = call.path
         if not works.has_room(call.inputs):
             raise ItemFailed(busy(f"{works.held_inputs} inputs are held already"))
         answer: StreamedAnswer | WholeAnswer

@@ -21,6 +21,7 @@ from batchyard.v1 import node_service_pb2 as node
 from batchyard.v1 import types_pb2 as types
 from node_agent import clock
 from node_agent.core import Held
+from node_agent.engines.interface import Item
 from node_agent.rpc import durations
 from node_agent.rpc.convert import Payload
 from node_agent.rpc.errors import finish_reason_name, reason_name
@@ -35,6 +36,16 @@ if TYPE_CHECKING:
 
 Attributes = dict[str, Any]
 MAX_PROGRESS_EVENTS = 16
+# Asked for by the scheduler: an end, and no error.
+_CALLED_OFF = frozenset(
+    {
+        types.ERROR_REASON_CANCELLED_BY_CLIENT,
+        types.ERROR_REASON_CANCELLED_BY_ADMIN,
+        types.ERROR_REASON_CLIENT_TOO_SLOW,
+        types.ERROR_REASON_PREEMPTED,
+        types.ERROR_REASON_REVOKED,
+    }
+)
 
 
 @dataclass(slots=True)
@@ -50,6 +61,7 @@ class Seed:
     inflight: int
     session_epoch: int
     request: Attributes
+    item: Item
     tokens: int = 0
     progress: list[tuple[int, int]] = field(default_factory=list)  # (instant, tokens)
 
@@ -85,6 +97,7 @@ class SpanTracer:
             inflight=inflight,
             session_epoch=session_epoch,
             request=_request_attributes(item.request, item.max_tokens, stream=item.stream),
+            item=item,
         )
 
     def engine_traceparent(self, dispatch_id: int) -> str:
@@ -176,6 +189,8 @@ class _SpanMaker:
             attributes[names.BATCH_SIZE] = held.batch_size
         if engine is not None:
             attributes |= _engine_attributes(engine)
+        if seed.item.url_path:
+            attributes |= {names.HTTP_METHOD: "POST", names.URL_PATH: seed.item.url_path}
         self._ids.plan(seed.engine_span_id)
         name = f"engine {seed.operation} {seed.model}"
         span = self._start(name, SpanKind.CLIENT, _under(parent), from_ns, attributes)
@@ -213,6 +228,8 @@ class _SpanMaker:
         decode.add_event("first_token", timestamp=self._wall(middle_ns))
         for at_ns, tokens in self._seed.progress:
             decode.add_event("progress", {names.TOKENS: tokens}, self._wall(at_ns))
+        if self._result.error.reason == types.ERROR_REASON_PREEMPTED:
+            decode.add_event("preempted", timestamp=self._wall(self._end_ns))
         decode.end(self._wall(self._end_ns))
 
     def _start(
@@ -238,8 +255,11 @@ class _SpanMaker:
         from opentelemetry.trace import Status, StatusCode
 
         if self._result.HasField("error"):
-            span.set_attribute(names.ERROR_TYPE, reason_name(self._result.error.reason))
-            span.set_status(Status(StatusCode.ERROR, self._result.error.message[:256]))
+            error = self._result.error
+            span.set_attribute(names.ERROR_REASON, reason_name(error.reason))
+            if error.reason not in _CALLED_OFF:
+                span.set_attribute(names.ERROR_TYPE, reason_name(error.reason))
+                span.set_status(Status(StatusCode.ERROR, error.message[:256]))
         span.end(self._wall(self._end_ns))
 
     def _wall(self, at_ns: int) -> int:

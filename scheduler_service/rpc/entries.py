@@ -28,6 +28,15 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str, str]  # principal, tenant, request id
 
 
+class Written(Protocol):
+    """Is told of the writing of a sampled request's stream."""
+
+    writing: bool  # it has begun, and `delivered` will be called
+
+    def delivered(self, clock: Clock, messages: int, stalled_ns: int) -> None:
+        """It has ended. `messages`: with output; `stalled_ns`: that writing waited."""
+
+
 class Caller(Protocol):
     """One call that waits for a request. Calls never wait; the caller's stream sends."""
 
@@ -109,7 +118,7 @@ class Entry:
         self.tracestate = ""
         self.trace_id = ""
         self.sampled = False
-        self.span: object = None  # the tracer's own
+        self.span: Written | None = None  # of a sampled request: the tracer's own
         self.key: Key | None = None
         self.reservation: Reservation | None = None  # None: its tenant has no limits
         self.detach: Duration = 0  # the longest grace that a caller asked for

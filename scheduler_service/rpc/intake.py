@@ -47,6 +47,17 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(slots=True)
+class StreamOpening:
+    """A stream of many calls, as the tracer needs to know of it."""
+
+    tracing: tuple[str, str]  # traceparent and tracestate of its metadata
+    opened_at: Instant
+    peer: str  # as gRPC spells it
+    span: Any = None  # the tracer's own, once a call of it is sampled
+    on_end: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
 class Opening:
     """A call as the servicers hand it to `Intake.open`."""
 
@@ -57,6 +68,8 @@ class Opening:
     rpc_deadline: Instant = NEVER
     detach_grace: Duration = 0
     attach: scheduler_service_pb2.AttachPoint | None = None
+    peer: Callable[[], str] | None = None  # who calls, of a single RPC
+    stream: StreamOpening | None = None  # that it came on, where requests are traced
     link: str = ""  # traceparent of the call that this one comes of, if it is not its parent
 
 
@@ -91,6 +104,7 @@ class Intake:
         self._converter = converter
         self._on_entry = on_entry  # the tracer decides here whether the request is sampled
         self.idle_stream = idle_stream  # of a Multiplex stream without calls, until it is ended
+        self.traces = on_entry is not None
         self._quarantine = quarantine
         self.max_requests_per_job = 0  # 0: there are no jobs
         self._quotas = quotas  # None: no tenant has any

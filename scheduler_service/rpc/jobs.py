@@ -32,8 +32,9 @@ from scheduler_service.jobs.store import (
 )
 from scheduler_service.rpc import paging, status
 from scheduler_service.rpc.convert import Converter, parse
-from scheduler_service.rpc.intake import Context, principal_of, tracing_of
+from scheduler_service.rpc.intake import Context, principal_of
 from scheduler_service.rpc.job_messages import job_message, result_message
+from scheduler_service.rpc.traced_calls import BeginCall, traced, untraced
 from scheduler_service.rpc.validate import Refused, nanoseconds
 from scheduler_service.security.permits import tenant_of
 from scheduler_service.security.principals import Principal
@@ -50,12 +51,21 @@ _LABELS: Final = (16, 63, 256)  # how many, characters of a key, of a value
 class JobPort:
     """The job RPCs."""
 
-    def __init__(self, keeper: JobKeeper, converter: Converter) -> None:
+    def __init__(
+        self, keeper: JobKeeper, converter: Converter, begin_call: BeginCall = untraced
+    ) -> None:
         self._keeper = keeper
         self._converter = converter
+        self._begin_call = begin_call
 
     async def create_job(self, message: pb.CreateJobRequest, context: Context) -> Message:
         """Store a job; the same id with the same body is the same job."""
+        with traced(self._begin_call, "CreateJob", context) as traceparent:
+            return await self._create(message, context, traceparent)
+
+    async def _create(
+        self, message: pb.CreateJobRequest, context: Context, traceparent: str
+    ) -> Message:
         principal = principal_of(context)
         tenant = tenant_of(principal, message.tenant)
         _check_header(message)
@@ -74,7 +84,7 @@ class JobPort:
                     receiving=message.more,
                     defaults=message.defaults.SerializeToString(),
                     labels=dict(message.labels),
-                    traceparent=tracing_of(context)[0],
+                    traceparent=traceparent,
                     created_ns=keeper.wall.ns(),
                     window_ns=window,
                     ttl_ns=min(_length(message, "ttl") or keeper.limits.ttl, keeper.limits.max_ttl),

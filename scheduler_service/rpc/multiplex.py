@@ -22,6 +22,7 @@ from scheduler_service.rpc.intake import (
     Context,
     Intake,
     Opening,
+    StreamOpening,
     principal_of,
     tracing_of,
 )
@@ -104,9 +105,13 @@ class MultiplexStream:
         self._active = True  # a message has come since the alarm was set
         self._idle = False  # it was ended for that
         self._alarm: asyncio.TimerHandle | None = None
+        self._trace: StreamOpening | None = None  # where requests are traced
 
     async def serve(self, requests: AsyncIterator[bytes], context: Context) -> None:
         """Read and write until the client is done and answered, or gone."""
+        if self._intake.traces:
+            now, peer = self._intake.clock.now(), context.peer() or ""
+            self._trace = StreamOpening(tracing_of(context), now, peer)
         reader = asyncio.create_task(self._read(requests, context), name="multiplex reader")
         self._watch_idle()
         try:
@@ -119,6 +124,8 @@ class MultiplexStream:
             if self._alarm is not None:
                 self._alarm.cancel()
             self._leave_all()  # before anything is awaited: a second cancel may come
+            if self._trace is not None and self._trace.on_end is not None:
+                self._trace.on_end()
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
 
@@ -203,7 +210,7 @@ class MultiplexStream:
     ) -> None:
         call_id = packed.call_id
         self._check_room(call_id)
-        opening = Opening(packed.request, principal, tracing)
+        opening = Opening(packed.request, principal, tracing, stream=self._trace)
         if packed.HasField("detach_grace"):
             opening.detach_grace = self._intake.grace(packed.detach_grace)
         if packed.HasField("attach"):

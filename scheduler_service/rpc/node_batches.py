@@ -73,7 +73,7 @@ class BatchQueue:
         packed.model = batch.model
         packed.atomic = batch.atomic
         packed.items.extend(items)
-        trace = self._tracer.batch_context(batch)
+        trace = self._tracer.batch_context(batch, items)
         if trace is not None:
             packed.trace.CopyFrom(trace)
 

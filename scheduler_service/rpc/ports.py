@@ -83,8 +83,10 @@ class Tracer(Protocol):
     def attempt_context(self, attempt: Attempt) -> types_pb2.TraceContext | None:
         """Context of the attempt's span, to be the parent of the agent's; None: not sampled."""
 
-    def batch_context(self, batch: Batch) -> types_pb2.TraceContext | None:
-        """Context of the batch's span, for links; None: no member is sampled."""
+    def batch_context(self, batch: Batch, items: Sequence[bytes]) -> types_pb2.TraceContext | None:
+        """Context of the batch's span, for links; None: no member is sampled. `items`: those of it
+        that leave now.
+        """
 
 
 class NoTracer:
@@ -97,6 +99,10 @@ class NoTracer:
             return None
         return types_pb2.TraceContext(traceparent=entry.traceparent, tracestate=entry.tracestate)
 
-    def batch_context(self, batch: Batch) -> types_pb2.TraceContext | None:  # noqa: ARG002
+    def batch_context(
+        self,
+        batch: Batch,  # noqa: ARG002
+        items: Sequence[bytes],  # noqa: ARG002
+    ) -> types_pb2.TraceContext | None:
         """None."""
         return None

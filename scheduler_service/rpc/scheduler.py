@@ -21,7 +21,7 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.state import State
 from scheduler_service.rpc import models, status
 from scheduler_service.rpc.convert import parse
-from scheduler_service.rpc.entries import Entry
+from scheduler_service.rpc.entries import Entry, Written
 from scheduler_service.rpc.intake import (
     FEATURES,
     Context,
@@ -33,6 +33,7 @@ from scheduler_service.rpc.intake import (
 from scheduler_service.rpc.jobs import JobPort
 from scheduler_service.rpc.multiplex import MultiplexStream
 from scheduler_service.rpc.streams import SingleWriter
+from scheduler_service.rpc.traced_calls import BeginCall, note_refused, untraced
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.permits import tenant_of
 
@@ -94,6 +95,7 @@ class SchedulerPort:
         identity: Identity,
         state: Callable[[], State],
         jobs: JobPort | None = None,
+        begin_call: BeginCall = untraced,
     ) -> None:
         """`jobs`: None where the scheduler has no folder to keep them in."""
         self._jobs = jobs
@@ -102,6 +104,7 @@ class SchedulerPort:
         self._clock = intake.clock
         self._identity = identity
         self._state = state
+        self._begin_call = begin_call
         self._streams: dict[MultiplexStream, None] = {}
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -142,6 +145,7 @@ class SchedulerPort:
         try:
             entry = self._intake.open(self._opening("Generate", data, context), caller)
         except Refused as refused:
+            note_refused(self._begin_call, "Generate", context, refused.error)
             await status.abort_with(context, refused.error)
         try:
             result, error = await caller.done
@@ -167,16 +171,36 @@ class SchedulerPort:
         try:
             entry = self._intake.open(self._opening("GenerateStream", data, context), writer)
         except Refused as refused:
+            note_refused(self._begin_call, "GenerateStream", context, refused.error)
             await status.abort_with(context, refused.error)
         if writer.cut:  # by what it lacked of a request in flight
             cut_off()
         try:
-            await writer.run(context.write)
+            if entry is not None and entry.span is not None and not entry.span.writing:
+                await self._write_watched(writer, context, entry.span)
+            else:
+                await writer.run(context.write)
         finally:
             if entry is not None:
                 self._book.leave(entry, writer)
         if writer.error is not None:
             await status.abort_with(context, writer.error)
+
+    async def _write_watched(self, writer: SingleWriter, context: Context, watch: Written) -> None:
+        """The stream of a sampled request: how long did writing wait for its reader?"""
+        stalled = 0
+
+        async def write(message: bytes) -> None:
+            nonlocal stalled
+            began = self._clock.now()
+            await context.write(message)
+            stalled += self._clock.now() - began
+
+        watch.writing = True
+        try:
+            await writer.run(write)
+        finally:
+            watch.delivered(self._clock, writer.messages, stalled)
 
     async def multiplex(self, requests: AsyncIterator[bytes], context: Context) -> None:
         """Many requests on one stream, answers in any order."""
@@ -191,6 +215,7 @@ class SchedulerPort:
         """Read a GenerateRequest or GenerateStreamRequest, and the RPC's own deadline."""
         packed = parse(wire_pb2.PackedGenerateRequest, data)
         opening = Opening(packed.request, principal_of(context), tracing_of(context), method)
+        opening.peer = context.peer
         remaining = context.time_remaining()
         if remaining is not None and remaining < _YEAR_S:  # type: ignore[redundant-expr]
             opening.rpc_deadline = self._clock.now() + max(0, int(remaining * 1e9))

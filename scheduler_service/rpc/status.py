@@ -100,6 +100,11 @@ def code_number(reason: Reason) -> int:
     return int(CODES.get(reason, Code.UNKNOWN).value[0])
 
 
+def code_name(error: types_pb2.Error) -> str:
+    """The status of an error as the wire has it, as gRPC calls it."""
+    return _CODES_BY_NUMBER.get(error.code, Code.UNKNOWN).name
+
+
 def duration(nanoseconds: Duration) -> DurationProto:
     """A length for the wire."""
     return DurationProto(seconds=nanoseconds // 1_000_000_000, nanos=nanoseconds % 1_000_000_000)

@@ -173,6 +173,7 @@ class SingleWriter:
         self._deltas = Deltas()
         self._wake = asyncio.Event()
         self._finished = False
+        self.messages = 0  # with output
 
     def accepted(self, message: scheduler_service_pb2.Accepted) -> None:
         """Add it."""
@@ -225,6 +226,7 @@ class SingleWriter:
         while self._deltas:
             event = scheduler_service_pb2.GenerateStreamResponse()
             self._deltas.take(event.deltas, with_ids=False)
+            self.messages += 1
             self._events.append(event)
 
     async def run(self, write: Write) -> None:

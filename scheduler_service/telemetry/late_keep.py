@@ -8,23 +8,22 @@ rate is limited, refusals by themselves, so that a storm of errors costs no more
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from opentelemetry import trace
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind
 
-from scheduler_service.clock import Clock
 from scheduler_service.core.hedging import RIVAL
-from scheduler_service.core.outcomes import AttemptState, Outcome
+from scheduler_service.core.outcomes import Outcome
 from scheduler_service.core.types import SECOND, Attempt, Duration, Instant, Request
+from scheduler_service.telemetry import span_attributes as said
+from scheduler_service.telemetry.request_spans import SpanMaker
+from scheduler_service.telemetry.span_contexts import parse
 from service_kit import span_names as names
 
 KEPT_PER_S: Final = 2.0
 REFUSALS_PER_S: Final = 0.5
 SLOW: Final = 30 * SECOND  # from receipt to end
 ATTEMPTS_MAX: Final = 16  # spans of one trace, the latest
-_BAD: Final = (AttemptState.FAILED, AttemptState.LOST)
 
 
 class Bucket:
@@ -49,16 +48,15 @@ class Bucket:
 class LateKeeper:
     """Makes the traces."""
 
-    def __init__(self, tracer: Any, clock: Clock, *, slow: Duration = SLOW) -> None:
+    def __init__(self, maker: SpanMaker, *, slow: Duration = SLOW) -> None:
         self.kept = 0
-        self._tracer = tracer
-        self._clock = clock
+        self._maker = maker
         self._slow = slow
         self._others = Bucket(KEPT_PER_S)
         self._refusals = Bucket(REFUSALS_PER_S)
 
-    def finished(self, request: Request, caller: SpanContext | None) -> None:
-        """Keep it, if it is worth a trace and the rate allows."""
+    def finished(self, request: Request, caller: str) -> None:
+        """Keep it, if it is worth a trace and the rate allows. `caller`: its traceparent."""
         why = self._why(request)
         if not why:
             return
@@ -74,90 +72,42 @@ class LateKeeper:
             return str(outcome)
         if request.degraded:
             return "degraded"
-        if len(request.attempts) > 1:
+        rivals = sum(attempt.chosen_by == RIVAL for attempt in request.attempts)
+        if len(request.attempts) > 1 + request.preemptions + rivals:
             return "failed_over"
         return "slow" if request.finished_at - request.received_at > self._slow else ""
 
-    def _tell(self, request: Request, why: str, caller: SpanContext | None) -> None:
-        schedule = self._start(
+    def _tell(self, request: Request, why: str, caller: str) -> None:
+        maker = self._maker
+        schedule = maker.start(
             f"schedule {request.model}",
             request.received_at,
-            {
-                names.REQUEST_ID: request.request_id,
-                names.PRIORITY: request.priority,
-                names.TASK_TYPE: request.task_type,
-                names.MODEL: request.model,
-                names.TENANT: request.tenant,
-                names.FINISH_REASON: str(request.outcome),
-                names.ATTEMPTS: len(request.attempts),
-                names.DEGRADED: request.degraded,
-                names.QUEUE_MS: request.queue_time // 1_000_000,
-                names.PARTIAL: True,
-                names.KEPT_FOR: why,
-            },
+            said.of_request(request) | {names.PARTIAL: True, names.KEPT_FOR: why},
+            parent=None,
             kind=SpanKind.SERVER,
-            links=[caller] if caller is not None else [],
+            links=[parse(caller)],
         )
+        context = schedule.get_span_context()
         before: SpanContext | None = None
         for attempt in request.attempts[-ATTEMPTS_MAX:]:
-            before = self._attempt(schedule, attempt, before)
-        if request.outcome not in (Outcome.SUCCEEDED, Outcome.CANCELLED):
-            schedule.set_attribute(names.ERROR_TYPE, request.reason.name)
-            schedule.set_status(Status(StatusCode.ERROR, request.reason.name))
-        schedule.end(self._clock.wall_ns(request.finished_at))
-        request.trace_id = f"{schedule.get_span_context().trace_id:032x}"
+            before = self._attempt(context, attempt, before)
+        maker.last_wait(request, context, before)
+        last = request.attempts[-1] if request.attempts else None
+        maker.end_schedule(schedule, request, last)
+        request.trace_id = f"{context.trace_id:032x}"
 
-    def _attempt(self, schedule: Span, attempt: Attempt, before: SpanContext | None) -> SpanContext:
-        links = [before] if before is not None else []
-        started, request = attempt.started_at, attempt.request
-        is_rival = attempt.chosen_by == RIVAL
-        if not is_rival:
-            waited = {
-                names.QUEUE_NAME: attempt.model,
-                names.CHOSEN_BY: attempt.chosen_by,
-                names.QUEUE_OUTCOME: "dispatched",
-                names.QUEUE_REASON: "failover" if links else "submit",
-            }
-            since = started - attempt.queue_wait
-            wait = self._start("queue wait", since, waited, under=schedule, links=links)
-            wait.end(self._clock.wall_ns(started))
-        about = {
-            names.ATTEMPT: attempt.number,
-            names.REQUEST_ID: request.request_id,
-            names.NODE_ID: attempt.node.node_id,
-            names.DISPATCH_ID: str(attempt.dispatch_id),
-            names.BATCH_ID: attempt.batch.batch_id,
-            names.BATCH_SIZE: len(attempt.batch.attempts),
-            names.OUTPUT_TOKENS: attempt.output_tokens,
-        }
-        if is_rival:
-            about[names.HEDGE] = True
-        name = f"attempt {attempt.number}"
+    def _attempt(
+        self, parent: SpanContext, attempt: Attempt, before: SpanContext | None
+    ) -> SpanContext:
+        maker = self._maker
+        maker.wait(attempt, parent, before)
         # INTERNAL: no span of a node will ever answer it.
-        span = self._start(name, started, about, under=schedule, links=links)
-        if attempt.state in _BAD:
-            span.set_attribute(names.ERROR_TYPE, attempt.reason.name)
-            span.set_status(Status(StatusCode.ERROR, attempt.message))
-        span.end(self._clock.wall_ns(attempt.ended_at or request.finished_at))
-        return span.get_span_context()
-
-    def _start(
-        self,
-        name: str,
-        at: Instant,
-        attributes: Mapping[str, Any],
-        *,
-        under: Span | None = None,
-        kind: SpanKind = SpanKind.INTERNAL,
-        links: list[SpanContext],
-    ) -> Span:
-        parent = under if under is not None else trace.INVALID_SPAN
-        span: Span = self._tracer.start_span(
-            name,
-            context=trace.set_span_in_context(parent),
-            kind=kind,
-            start_time=self._clock.wall_ns(at),
-            links=[Link(context) for context in links],
-            attributes={key: value for key, value in attributes.items() if value != ""},
+        span = maker.start(
+            f"attempt {attempt.number}",
+            attempt.started_at,
+            said.of_attempt(attempt, maker.state(), None),
+            parent=parent,
+            links=[before],
         )
-        return span
+        maker.end_attempt(span, attempt, attempt.ended_at or attempt.request.finished_at)
+        return span.get_span_context()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 from collections.abc import Mapping
 from typing import Final
 
@@ -35,16 +36,17 @@ class RootSampler:
             log.warning("OTEL_TRACES_SAMPLER %r is not known; known: %s", name, sorted(_SAMPLERS))
         self._tokens = ROOT_TRACES_PER_S
         self._filled_at_ns = 0
+        self._random = random.Random()
 
     @property
     def is_off(self) -> bool:
         """Whether nothing is to be traced but what callers ask for."""
         return self._ratio == 0.0
 
-    def sample(self, trace_id: int, now_ns: int) -> bool:
-        """Decide for a root of this trace id, at a monotonic time."""
+    def sample(self, now_ns: int) -> bool:
+        """Decide for a root, at a monotonic time."""
         if self._ratio is not None:
-            return (trace_id & (1 << 64) - 1) < self._ratio * (1 << 64)
+            return self._random.random() < self._ratio
         gained = (now_ns - self._filled_at_ns) / 1e9 * ROOT_TRACES_PER_S
         self._tokens = min(ROOT_TRACES_PER_S, self._tokens + gained)
         self._filled_at_ns = now_ns

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from batchyard import tracing
 from batchyard.channel import Metadata
 from batchyard.durations import Duration, parse_duration, write_duration
 from batchyard.errors import BatchyardError, InvalidRequest, Unavailable
@@ -238,11 +239,12 @@ class AsyncJobs:
 
     async def _call(self, name: str, request: Any) -> Any:
         """One RPC, again where the server says so: each of them may be repeated."""
+        metadata = (*self._metadata, *tracing.current_metadata())
         for attempt in range(1, _TRIES + 1):
             try:
                 method = getattr(self._stub(), name)
                 return await call_unary(
-                    method, request, self._metadata, self._address, timeout_s=_STORE_S
+                    method, request, metadata, self._address, timeout_s=_STORE_S
                 )
             except BatchyardError as error:
                 if error.retry_after is None or attempt == _TRIES:

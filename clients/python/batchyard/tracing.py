@@ -16,7 +16,7 @@ from batchyard.results import Result, Usage
 from batchyard.v1 import InferenceRequest
 from batchyard.version import version
 
-__all__ = ["CallSpan", "begin"]
+__all__ = ["CallSpan", "begin", "current_metadata"]
 
 _TRACESTATE_MAX = 512
 
@@ -119,6 +119,20 @@ def begin(request: InferenceRequest, *, stream: bool, address: str) -> CallSpan 
     return CallSpan(trace, span) if span.is_recording() else None
 
 
+def current_metadata() -> tuple[tuple[str, str], ...]:
+    """The context of the current span, for the metadata of calls that carry no `trace`."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return ()
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return ()
+    pairs = [("traceparent", _traceparent(context))]
+    if state := _tracestate(context):
+        pairs.append(("tracestate", state))
+    return tuple(pairs)
+
+
 def _is_configured(trace: Any) -> bool:
     provider = trace.get_tracer_provider()
     return not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
@@ -181,16 +195,23 @@ def _outcome(result: Result) -> dict[str, Any]:
 
 def _inject(request: InferenceRequest, context: Any) -> None:
     trace = request.trace
-    trace.traceparent = (
-        f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
-    )
-    state = context.trace_state.to_header() if context.trace_state else ""
-    trace.tracestate = state if len(state) <= _TRACESTATE_MAX else ""
+    trace.traceparent = _traceparent(context)
+    trace.tracestate = _tracestate(context)
     baggage = sys.modules.get("opentelemetry.baggage")
     if baggage is not None and baggage.get_all():
         carrier: dict[str, str] = {}
         _baggage_propagator().inject(carrier)
         trace.baggage = carrier.get("baggage", "")
+
+
+def _traceparent(context: Any) -> str:
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+
+def _tracestate(context: Any) -> str:
+    """A longer one than the scheduler takes is left out whole."""
+    state: str = context.trace_state.to_header() if context.trace_state else ""
+    return state if len(state) <= _TRACESTATE_MAX else ""
 
 
 def _baggage_propagator() -> Any:

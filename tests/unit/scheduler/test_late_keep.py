@@ -14,6 +14,7 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import SECOND
 from scheduler_service.telemetry.late_keep import KEPT_PER_S, SLOW
 from scheduler_service.telemetry.sampling import RootSampler
+from scheduler_service.telemetry.span_contexts import written
 from scheduler_service.telemetry.tracer import RequestTracer
 from tests.unit.scheduler.small_world import SmallWorld
 
@@ -23,7 +24,9 @@ def traced(world: SmallWorld, sampler: str = "traceidratio") -> tuple[RequestTra
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     env = {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": "0.000000001"}
-    tracer = RequestTracer(provider, world.clock, RootSampler(env))
+    tracer = RequestTracer(
+        provider, world.clock, lambda: world.driver.scheduler.state, RootSampler(env)
+    )
     world.driver.observe(tracer)
     return tracer, exporter
 
@@ -34,7 +37,7 @@ async def test_a_request_that_failed_over_is_told_whole_with_a_link_to_its_calle
     first = await world.join("n0", slots=1)
     (request,) = await world.submit()
     caller = SpanContext(7 << 90, 9, True, TraceFlags(0))
-    tracer._callers[request.rid] = caller
+    tracer._callers[request.rid] = written(caller)
     await world.join("n1", slots=1)
     await world.pass_time(1)
     await world.post(SessionBroken("n0", first.epoch))

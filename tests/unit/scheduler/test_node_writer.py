@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -53,7 +54,7 @@ class Entry:
 class Tracer(NoTracer):
     """Batches are traced, too."""
 
-    def batch_context(self, batch: Batch) -> types_pb2.TraceContext:
+    def batch_context(self, batch: Batch, items: Sequence[bytes]) -> types_pb2.TraceContext:
         return types_pb2.TraceContext(traceparent=batch.batch_id)
 
 
