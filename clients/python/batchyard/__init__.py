@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from batchyard.admin import Admin
     from batchyard.async_admin import AsyncAdmin
     from batchyard.async_client import AsyncClient
-    from batchyard.async_jobs import AsyncJobs
+    from batchyard.async_jobs import AsyncJobs, JobOptions
     from batchyard.client import Client, Stream
     from batchyard.errors import BatchyardError
     from batchyard.jobs import Jobs
@@ -36,6 +36,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncJobs",
     "Jobs",
+    "JobOptions",
     "errors",
     "BatchyardError",
     "Result",
@@ -56,6 +57,7 @@ _MODULES = {
     "Admin": "admin",
     "AsyncAdmin": "async_admin",
     "AsyncJobs": "async_jobs",
+    "JobOptions": "async_jobs",
     "Jobs": "jobs",
     "BatchyardError": "errors",
     "Result": "results",

@@ -14,7 +14,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict, Unpack
 
 from batchyard import tracing
 from batchyard.channel import Metadata
@@ -37,7 +37,7 @@ from batchyard.v1 import (
     WatchJobResponse,
 )
 
-__all__ = ["FINISHED", "AsyncJobs"]
+__all__ = ["FINISHED", "AsyncJobs", "JobOptions"]
 
 FINISHED = frozenset(
     {
@@ -56,6 +56,23 @@ _PAUSE_S = 0.5  # before a watch is resumed
 _BACK_S = 60.0  # in which a lost scheduler must be back
 
 
+class JobOptions(TypedDict, total=False):
+    """What `create` and `create_from_file` take by keyword."""
+
+    job_id: str
+    """The same id with the same items is the same job: after a failure, give it again. Empty: a
+    new one."""
+    defaults: InferenceRequest | None
+    """Fill what items leave unset."""
+    completion_window: Duration | None
+    """Ends what has not finished by then."""
+    ttl: Duration | None
+    """How long the job is kept after its end."""
+    labels: Mapping[str, str] | None
+    tenant: str | None
+    """Absent or None: the client's."""
+
+
 class AsyncJobs:
     """The jobs of one client. A job is stored when `create` returns."""
 
@@ -69,56 +86,34 @@ class AsyncJobs:
         self._tenant = tenant
 
     async def create(
-        self,
-        items: Iterable[JobItem | InferenceRequest],
-        *,
-        job_id: str = "",
-        defaults: InferenceRequest | None = None,
-        completion_window: Duration | None = None,
-        ttl: Duration | None = None,
-        labels: Mapping[str, str] | None = None,
-        tenant: str | None = None,
+        self, items: Iterable[JobItem | InferenceRequest], **options: Unpack[JobOptions]
     ) -> Job:
-        """Stores a job of these items, in several messages where they are many.
-
-        The same `job_id` with the same items is the same job: after a failure, give it again.
-        `defaults` fill what items leave unset; `completion_window` ends what has not finished by
-        then; `ttl` is how long the job is kept after its end.
-        """
-        request = self._creation(job_id, defaults, completion_window, ttl, labels, tenant)
-        return await self._send(request, _item_parts(items))
+        """Stores a job of these items, in several messages where they are many."""
+        return await self._send(self._creation(**options), _item_parts(items))
 
     async def create_from_file(
-        self,
-        file: str | os.PathLike[str] | BinaryIO,
-        *,
-        job_id: str = "",
-        defaults: InferenceRequest | None = None,
-        completion_window: Duration | None = None,
-        ttl: Duration | None = None,
-        labels: Mapping[str, str] | None = None,
-        tenant: str | None = None,
+        self, file: str | os.PathLike[str] | BinaryIO, **options: Unpack[JobOptions]
     ) -> Job:
         """Stores a job from JSON lines: JobItems, or OpenAI's batch format. As `create`."""
-        request = self._creation(job_id, defaults, completion_window, ttl, labels, tenant)
-        return await self._send(request, _line_parts(_lines(file)))
+        return await self._send(self._creation(**options), _line_parts(_lines(file)))
 
     def _creation(
         self,
-        job_id: str,
-        defaults: InferenceRequest | None,
-        window: Duration | None,
-        ttl: Duration | None,
-        labels: Mapping[str, str] | None,
-        tenant: str | None,
+        *,
+        job_id: str = "",
+        defaults: InferenceRequest | None = None,
+        completion_window: Duration | None = None,
+        ttl: Duration | None = None,
+        labels: Mapping[str, str] | None = None,
+        tenant: str | None = None,
     ) -> CreateJobRequest:
         request = CreateJobRequest(
             job_id=job_id or f"j-{os.urandom(12).hex()}", tenant=self._of(tenant), labels=labels
         )
         if defaults is not None:
             request.defaults.CopyFrom(defaults)
-        if window is not None:
-            seconds = parse_duration(window, "completion_window")
+        if completion_window is not None:
+            seconds = parse_duration(completion_window, "completion_window")
             write_duration(request.completion_window, seconds)
         if ttl is not None:
             write_duration(request.ttl, parse_duration(ttl, "ttl"))

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import BinaryIO
+from typing import BinaryIO, Unpack
 
-from batchyard.async_jobs import AsyncJobs
+from batchyard.async_jobs import AsyncJobs, JobOptions
 from batchyard.background import BackgroundLoop, SyncIterator
-from batchyard.durations import Duration
 from batchyard.v1 import InferenceRequest, Job, JobItem, JobResult, JobState, WatchJobResponse
 
 __all__ = ["Jobs"]
@@ -29,52 +28,16 @@ class Jobs:
         self._loop = loop
 
     def create(
-        self,
-        items: Iterable[JobItem | InferenceRequest],
-        *,
-        job_id: str = "",
-        defaults: InferenceRequest | None = None,
-        completion_window: Duration | None = None,
-        ttl: Duration | None = None,
-        labels: Mapping[str, str] | None = None,
-        tenant: str | None = None,
+        self, items: Iterable[JobItem | InferenceRequest], **options: Unpack[JobOptions]
     ) -> Job:
-        """Stores a job of these items; the same `job_id` with the same items is the same job."""
-        return self._loop.run(
-            self._core.create(
-                items,
-                job_id=job_id,
-                defaults=defaults,
-                completion_window=completion_window,
-                ttl=ttl,
-                labels=labels,
-                tenant=tenant,
-            )
-        )
+        """Stores a job of these items, in several messages where they are many."""
+        return self._loop.run(self._core.create(items, **options))
 
     def create_from_file(
-        self,
-        file: str | os.PathLike[str] | BinaryIO,
-        *,
-        job_id: str = "",
-        defaults: InferenceRequest | None = None,
-        completion_window: Duration | None = None,
-        ttl: Duration | None = None,
-        labels: Mapping[str, str] | None = None,
-        tenant: str | None = None,
+        self, file: str | os.PathLike[str] | BinaryIO, **options: Unpack[JobOptions]
     ) -> Job:
-        """Stores a job from JSON lines: JobItems, or OpenAI's batch format."""
-        return self._loop.run(
-            self._core.create_from_file(
-                file,
-                job_id=job_id,
-                defaults=defaults,
-                completion_window=completion_window,
-                ttl=ttl,
-                labels=labels,
-                tenant=tenant,
-            )
-        )
+        """Stores a job from JSON lines: JobItems, or OpenAI's batch format. As `create`."""
+        return self._loop.run(self._core.create_from_file(file, **options))
 
     def get(self, job_id: str, *, tenant: str | None = None) -> Job:
         """The job as it is now."""
