@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler_service.core.types import NEVER, PRIORITIES, SECOND, Instant, Request
+from scheduler_service.core.types import NEVER, PRIORITIES, SECOND, Duration, Instant, Request
 
 MEMORY_S: Final = 10.0  # of the drain rate
 STALE: Final = 5 * SECOND  # a completion so long after the one before tells no rate
@@ -35,6 +35,11 @@ class DrainRate:
             self._count, self._since, self._busy = 0, now, busy
         else:
             self._count += 1
+
+    def retry_after(self, waiting: int, least_s: float) -> Duration:
+        """When so many will have ended, `least_s`..60 s; 1 s where the rate is not known."""
+        expected_s = waiting / self.per_second if self.per_second else 1.0
+        return int(min(60.0, max(least_s, expected_s)) * SECOND)
 
 
 @dataclass(slots=True)

@@ -138,12 +138,11 @@ def _is_below(state: State, request: Request, pool: Pool) -> bool:
 
 
 def _shed(pool: Pool) -> Refusal:
-    rate, waiting = pool.drain.per_second, pool.queue.interactive
-    hint = int(min(60.0, max(1.0, waiting / rate if rate else 1.0)) * SECOND)
+    waiting = pool.queue.interactive
     return Refusal(
         Reason.SHED,
         f"{pool.model!r} is overloaded: {waiting} requests wait, and others are more urgent",
-        hint,
+        pool.drain.retry_after(waiting, 1.0),
         {"queueDepth": str(waiting)},
     )
 
@@ -184,12 +183,11 @@ def _displace(state: State, request: Request) -> bool:
     last = pool.waiting.last(pool.model)
     if last is None or last.priority >= request.priority:
         return False
-    rate = pool.drain.per_second
-    hint = int(min(60.0, max(0.1, len(pool.queue) / rate if rate else 1.0)) * SECOND)
+    waiting = len(pool.queue)
     finish(
         state, last, Outcome.FAILED, Reason.SHED,
         f"the queue is full and a request of priority {request.priority} came",
-        retry_after=hint, metadata={"queueDepth": str(len(pool.queue))},
+        retry_after=pool.drain.retry_after(waiting, 0.1), metadata={"queueDepth": str(waiting)},
     )  # fmt: skip
     return True
 
