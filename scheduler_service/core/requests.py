@@ -208,9 +208,42 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
             degrading.watch(state, pool)
     pool.queue.push(request, returning=returning)
     state.waiting_bytes += request.size_bytes
+    # Most requests may wait as they like; the call costs more than to look here.
     if request.max_wait < NEVER or request.degrade or not pool.live or request.unfit_since < NEVER:
         arm_wait(state, request, pool)
     state.dirty[pool.model] = None
+
+
+def arm_wait(state: State, request: Request, pool: Pool) -> None:
+    """Wake up when its wait has to have a consequence: max_wait, degrade, or no node at all.
+
+    The guard in `enter_queue` says when there may be one; a new consequence belongs there, too.
+    """
+    at = NEVER
+    if request.max_wait < NEVER:
+        limit = request.max_wait + request.wait_forgiven
+        at = request.queued_at + max(0, limit - request.queue_time)
+    if request.degrade_after < NEVER and request.degrade and not request.degraded:
+        due = request.queued_at + max(0, request.degrade_after - request.queue_time)
+        at = min(at, due if due > state.now else state.now + SECOND)
+    at = min(at, _grace_ends(state, request, pool))
+    if at < NEVER:
+        state.timers.set(request.rid * 4 + WAIT, at)
+
+
+def _grace_ends(state: State, request: Request, pool: Pool) -> Instant:
+    """When it has waited long enough for a node that can take it; NEVER: there is one."""
+    if not pool.live:
+        since = max(pool.dead_since, request.queued_at)
+        scale = pool.scale
+        if scale.desired > 0:  # a node was asked for: it may take as long as starts may
+            start_timeout = state.settings.autoscale.start_timeout
+            return max(since + state.settings.queue.no_node_grace, scale.asked_at + start_timeout)
+    elif request.unfit_since < NEVER:
+        since = max(request.unfit_since, request.queued_at)
+    else:
+        return NEVER
+    return since + state.settings.queue.no_node_grace
 
 
 def leave_queue(state: State, request: Request, *, taken: bool = False) -> None:
@@ -238,35 +271,6 @@ def queue_again(state: State, request: Request, at: Instant) -> None:
         return
     arm_wait(state, request, state.pools[request.served_model])
     state.timers.set(request.rid * 4 + RETRY, at)
-
-
-def arm_wait(state: State, request: Request, pool: Pool) -> None:
-    """Wake up when its wait has to have a consequence: max_wait, degrade, or no node at all."""
-    at = NEVER
-    if request.max_wait < NEVER:
-        limit = request.max_wait + request.wait_forgiven
-        at = request.queued_at + max(0, limit - request.queue_time)
-    if request.degrade_after < NEVER and request.degrade and not request.degraded:
-        due = request.queued_at + max(0, request.degrade_after - request.queue_time)
-        at = min(at, due if due > state.now else state.now + SECOND)
-    at = min(at, _grace_ends(state, request, pool))
-    if at < NEVER:
-        state.timers.set(request.rid * 4 + WAIT, at)
-
-
-def _grace_ends(state: State, request: Request, pool: Pool) -> Instant:
-    """When it has waited long enough for a node that can take it; NEVER: there is one."""
-    if not pool.live:
-        since = max(pool.dead_since, request.queued_at)
-        scale = pool.scale
-        if scale.desired > 0:  # a node was asked for: it may take as long as starts may
-            start_timeout = state.settings.autoscale.start_timeout
-            return max(since + state.settings.queue.no_node_grace, scale.asked_at + start_timeout)
-    elif request.unfit_since < NEVER:
-        since = max(request.unfit_since, request.queued_at)
-    else:
-        return NEVER
-    return since + state.settings.queue.no_node_grace
 
 
 def on_timer(state: State, request: Request, kind: int) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from scheduler_service.core import events as ev
+from scheduler_service.core import requests
 from scheduler_service.core.outcomes import AttemptState, Outcome, Reason, RequestState
-from scheduler_service.core.types import SECOND, EngineSpec
+from scheduler_service.core.types import NEVER, SECOND, EngineSpec
 from tests.builders import World, engine, model, queue, seconds, static
 
 
@@ -223,6 +226,30 @@ def test_max_wait_of_zero_runs_at_once_or_not_at_all() -> None:
     assert agent.running() == [first]
     world.advance(0.01)
     assert world.result(second).reason is Reason.MAX_WAIT_EXCEEDED
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("unfit_since", [0, NEVER])
+@pytest.mark.parametrize("max_wait", [seconds(9), NEVER])
+@pytest.mark.parametrize("degrade", [("small",), ()])
+def test_who_enters_the_queue_is_looked_at_again_whenever_the_wait_may_have_a_consequence(
+    live: bool, unfit_since: int, max_wait: int, degrade: tuple[str, ...]
+) -> None:
+    """The look before the call of `arm_wait` never hides a reason for it."""
+    world = World()
+    world.agent()
+    state = world.scheduler.state
+    world.submit()
+    waiting = world.submit(max_wait=max_wait, degrade=degrade, degrade_after=seconds(5))
+    key = waiting.rid * 4 + requests.WAIT
+    requests.leave_queue(state, waiting)
+    waiting.unfit_since = unfit_since
+    if not live:
+        state.pools["m"].engines.clear()
+    requests.enter_queue(state, waiting)
+    found = key in state.timers
+    requests.arm_wait(state, waiting, state.pools["m"])
+    assert found == (key in state.timers)
 
 
 def test_time_while_running_is_no_waiting() -> None:
