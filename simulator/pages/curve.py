@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any, Final
 
-from simulator.pages.charts import Chart, Line, draw, linear, logarithmic, spanning, swatch
+from simulator.pages.charts import Axis, Chart, Line, draw, linear, logarithmic, spanning, swatch
 from simulator.pages.page import facts, page, table
 from simulator.report import share
 
@@ -14,6 +16,45 @@ Curves = Sequence[Mapping[str, Any]]
 _DEFINITIONS: Final = (
     "Served well is the share of all requests, refused ones included. The green rows are the "
     "fewest nodes of each kind that serve well."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """One value of the fleets, by what they cost."""
+
+    key: str  # of a curve's point
+    title: str
+    about: str
+    scale: Callable[[Sequence[float]], Axis]
+    least: float = 0.0  # lower values are drawn here
+
+
+def _shares(_: Sequence[float]) -> Axis:
+    return linear([1.0], percent=True)
+
+
+_PLOTS: Final = (
+    _Plot(
+        "attained",
+        "Served well",
+        "of all requests; the dashed red line is what is wanted",
+        _shares,
+    ),
+    _Plot(
+        "wait_p99_s",
+        "p99 wait",
+        "s in the queue, logarithmic",
+        partial(logarithmic, least=0.01),
+        least=0.01,
+    ),
+    _Plot("utilisation", "Utilisation", "of the slots", _shares),
+    _Plot(
+        "cost_per_million_tokens",
+        "Cost of a million output tokens",
+        "of the whole run",
+        linear,
+    ),
 )
 
 
@@ -47,74 +88,27 @@ def curve_page(document: Mapping[str, Any], rows: Sequence[Sequence[str]], answe
 
 
 def _plots(curves: Curves, target: float) -> list[str]:
-    return [_served(curves, target), _waits(curves), _used(curves), _tokens(curves)]
+    return [_drawn(plot, curves, target) for plot in _PLOTS]
 
 
-def _lines(curves: Curves, value: Callable[[Mapping[str, Any]], float]) -> list[Line]:
-    return [
+def _drawn(plot: _Plot, curves: Curves, target: float) -> str:
+    lines = [
         Line(
             name=curve["kind"],
             colour=n,
             x=[point["price_per_hour"] for point in curve["points"]],
-            y=[value(point) for point in curve["points"]],
+            y=[max(plot.least, float(point[plot.key])) for point in curve["points"]],
             dots=True,
         )
         for n, curve in enumerate(curves)
     ]
-
-
-def _prices(lines: Sequence[Line]) -> list[float]:
-    return [x for line in lines for x in line.x]
-
-
-def _served(curves: Curves, target: float) -> str:
-    lines = _lines(curves, lambda point: float(point["attained"]))
     return draw(
         Chart(
-            title="Served well, by price",
-            about="of all requests; the dashed red line is what is wanted",
+            title=f"{plot.title}, by price",
+            about=plot.about,
             lines=lines,
-            x=spanning(_prices(lines), label="per hour"),
-            y=linear([1.0], percent=True),
-            mark=target,
-        )
-    )
-
-
-def _waits(curves: Curves) -> str:
-    lines = _lines(curves, lambda point: max(0.01, point["wait_p99_s"]))
-    return draw(
-        Chart(
-            title="p99 wait, by price",
-            about="s in the queue, logarithmic",
-            lines=lines,
-            x=spanning(_prices(lines), label="per hour"),
-            y=logarithmic([y for line in lines for y in line.y], least=0.01),
-        )
-    )
-
-
-def _used(curves: Curves) -> str:
-    lines = _lines(curves, lambda point: float(point["utilisation"]))
-    return draw(
-        Chart(
-            title="Utilisation, by price",
-            about="of the slots",
-            lines=lines,
-            x=spanning(_prices(lines), label="per hour"),
-            y=linear([1.0], percent=True),
-        )
-    )
-
-
-def _tokens(curves: Curves) -> str:
-    lines = _lines(curves, lambda point: float(point["cost_per_million_tokens"]))
-    return draw(
-        Chart(
-            title="Cost of a million output tokens, by price",
-            about="of the whole run",
-            lines=lines,
-            x=spanning(_prices(lines), label="per hour"),
-            y=linear([y for line in lines for y in line.y]),
+            x=spanning([x for line in lines for x in line.x], label="per hour"),
+            y=plot.scale([y for line in lines for y in line.y]),
+            mark=target if plot.key == "attained" else None,
         )
     )
