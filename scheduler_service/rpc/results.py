@@ -14,7 +14,7 @@ from batchyard.wire.v1 import wire_pb2
 from scheduler_service.clock import Clock
 from scheduler_service.core.commands import FinishRequest
 from scheduler_service.core.outcomes import FinishReason, Outcome, Reason
-from scheduler_service.core.types import SECOND, Attempt, Instant, Request
+from scheduler_service.core.types import SECOND, Attempt, Batch, Instant, Request
 from scheduler_service.rpc import status
 from scheduler_service.rpc.delivered import Delivered
 
@@ -49,32 +49,37 @@ class _Times:
 
 
 class _Shown:
-    """Likewise an attempt that succeeded."""
+    """Likewise an attempt that succeeded; what a batch has in common is filled in once for it."""
 
-    __slots__ = ("end", "message", "start", "uses")
+    __slots__ = ("batch", "end", "message", "start", "uses")
 
     def __init__(self) -> None:
         self.message = types_pb2.Attempt()
         self.start, self.end = self.message.start_time, self.message.end_time
+        self.batch: Batch | None = None
         self.uses = 0
 
 
 class ResultBuilder:
-    """Builds results by one clock reading each. On the path of every request, so fields are set
-    in place, and only those that say something.
+    """Builds results, by one reading of the wall clock for all that end in one step. On the path of
+    every request, so fields are set in place, and only those that say something.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._times: dict[tuple[bool, bool], _Times] = {}
         self._shown = _Shown()
+        self._wall_at: Instant = -1  # instant of the step for which the wall clock was read
+        self._wall = 0
 
     def build(
         self, command: FinishRequest, *, first_output_at: Instant, trace_id: str
     ) -> wire_pb2.PackedInferenceResult:
         """All but the outputs, which depend on what a caller has had as deltas."""
         request, payload = command.request, command.payload
-        wall = self._clock.wall_ns(0)
+        if request.finished_at != self._wall_at:
+            self._wall_at, self._wall = request.finished_at, self._clock.wall_ns(0)
+        wall = self._wall
         result = wire_pb2.PackedInferenceResult()
         result.request_id = request.request_id
         result.model = request.served_model
@@ -130,6 +135,9 @@ class ResultBuilder:
         if shown.uses == USES:
             shown = self._shown = _Shown()
         shown.uses += 1
+        if shown.batch is not attempt.batch:
+            shown.batch = attempt.batch
+            _describe_batch(shown.message, attempt.batch)
         _describe(shown.message, attempt)
         shown.start.seconds, shown.start.nanos = divmod(wall + attempt.started_at, SECOND)
         shown.end.seconds, shown.end.nanos = divmod(wall + attempt.ended_at, SECOND)
@@ -168,6 +176,7 @@ def _count_usage(result: wire_pb2.PackedInferenceResult, command: FinishRequest)
 
 
 def _show_attempt(shown: types_pb2.Attempt, attempt: Attempt, wall: int) -> None:
+    _describe_batch(shown, attempt.batch)
     _describe(shown, attempt)
     _set_time(shown.start_time, wall + attempt.started_at)
     if attempt.output_id:
@@ -178,17 +187,21 @@ def _show_attempt(shown: types_pb2.Attempt, attempt: Attempt, wall: int) -> None
         shown.error.CopyFrom(status.error(attempt.reason, attempt.message))
 
 
-def _describe(shown: types_pb2.Attempt, attempt: Attempt) -> None:
-    """What every attempt has."""
-    engine, batch = attempt.engine, attempt.batch
-    shown.number = attempt.number
-    shown.dispatch_id = attempt.dispatch_id
+def _describe_batch(shown: types_pb2.Attempt, batch: Batch) -> None:
+    """What all attempts of a batch have alike."""
+    engine = batch.engine
     shown.node_id = engine.node.node_id
     shown.engine_id = engine.spec.engine_id
-    shown.model = attempt.model
-    shown.state = attempt.state  # type: ignore[assignment]  # the protocol's numbers
+    shown.model = batch.model
     shown.batch_id = batch.batch_id
     shown.batch_size = len(batch.attempts)
+
+
+def _describe(shown: types_pb2.Attempt, attempt: Attempt) -> None:
+    """What every attempt has."""
+    shown.number = attempt.number
+    shown.dispatch_id = attempt.dispatch_id
+    shown.state = attempt.state  # type: ignore[assignment]  # the protocol's numbers
     if attempt.output_tokens:
         shown.output_tokens = attempt.output_tokens
 

@@ -82,8 +82,9 @@ class MultiplexWriter:
 
     def result(self, call_id: int, result: bytes) -> None:
         """Add a call's end."""
+        if not self._results:  # else the writer is awake, or looks again after its write
+            self._wake.set()
         self._results.append((call_id, result))
-        self._wake.set()
 
     def drop(self, call_id: int) -> None:
         """Forget the output that waits for this call."""
@@ -142,18 +143,22 @@ class MultiplexWriter:
 
     def _add_results(self, message: wire_pb2.PackedMultiplexResponse) -> None:
         """As many as fit, in order, but for those whose output still waits."""
-        size = count = 0
+        size = count = added = 0
         passed: list[tuple[int, bytes]] = []
+        deltas, add = self._deltas, message.results.add
+        speaks = bool(deltas)
         for call_id, result in self._results:
             size += len(result)
-            if len(message.results) == MAX_ITEMS or (size > MAX_BYTES and message.results):
+            if added == MAX_ITEMS or (size > MAX_BYTES and added):
                 break
             count += 1
-            if call_id in self._deltas:
+            if speaks and call_id in deltas:
                 passed.append((call_id, result))
                 continue
-            added = message.results.add()
-            added.call_id, added.result = call_id, result
+            added += 1
+            item = add()
+            item.call_id = call_id
+            item.result = result
         self._results[:count] = passed
         self._room.set()
 
