@@ -164,7 +164,8 @@ class Bucket:
 
     def latency(self, node: NodeCount, model: str) -> list[int]:
         """[number, sum in ns] of a model on a node."""
-        return self._row(node.latency, model, OVERFLOW, _pair)
+        row = node.latency.get(model)
+        return self._row(node.latency, model, OVERFLOW, _pair) if row is None else row
 
     def batches_of(self, pool: str) -> Batches:
         """The row of a pool; as the next two."""
@@ -172,7 +173,8 @@ class Bucket:
 
     def durations_of(self, pool: str) -> Lengths:
         """Of its requests that succeeded."""
-        return self._row(self.durations, pool, OVERFLOW, Lengths)
+        row = self.durations.get(pool)
+        return self._row(self.durations, pool, OVERFLOW, Lengths) if row is None else row
 
     def first_outputs_of(self, pool: str) -> Lengths:
         """Of its requests that have streamed."""

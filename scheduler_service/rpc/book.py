@@ -51,7 +51,6 @@ class Book:
         self._quotas = quotas
         self._on_poisoned = on_poisoned  # is given the request and its bytes
         self._clock = clock
-        self._open: dict[Key, Entry] = {}
         self._replays: OrderedDict[Key, _Replay] = OrderedDict()
         self._replay_bytes = 0
         self._replay_for = replay_for
@@ -60,7 +59,7 @@ class Book:
         self.on_other: Finish | None = None  # told of the ends of requests that are not in here
         self.idle = asyncio.Event()  # no entry is open
         self.idle.set()
-        # By request id, for which few tenants have the same at once.
+        # By request id, which few have the same at once.
         self._by_id: dict[str, Entry | tuple[Entry, ...]] = {}
 
     def find(self, key: Key, body: bytes) -> Entry | bytes | None:
@@ -69,7 +68,7 @@ class Book:
         Raises:
             Refused: REQUEST_ID_CONFLICT, the same id came with another body.
         """
-        entry = self._open.get(key)
+        entry = self.in_flight(key)
         if entry is not None:
             _check_same(entry.request_bytes, entry.body_hash, body, key)
             return entry
@@ -94,19 +93,24 @@ class Book:
         entry.detach_timer = loop.call_later(grace_s, self._abandon, entry)
 
     def in_flight(self, key: Key) -> Entry | None:
-        """The open entry of that key."""
-        return self._open.get(key)
+        """The open entry of that key that a call may join."""
+        found = self._by_id.get(key[2])
+        if found is not None:
+            for entry in _all(found):
+                if entry.key == key and not entry.closed:
+                    return entry
+        return None
 
     def _enter(self, entry: Entry, key: Key | None) -> None:
         request = entry.request
         request.context = entry
+        if not self.entries:
+            self.idle.clear()
         self.entries[request.rid] = entry
-        self.idle.clear()
-        known = self._by_id.get(request.request_id)
-        self._by_id[request.request_id] = entry if known is None else (*_all(known), entry)
-        if key is not None:
-            entry.key = key
-            self._open[key] = entry
+        known = self._by_id.setdefault(request.request_id, entry)
+        if known is not entry:
+            self._by_id[request.request_id] = (*_all(known), entry)
+        entry.key = key
 
     def leave(self, entry: Entry, caller: Caller) -> None:
         """The caller went away; the last one takes the request with it, after its grace."""
@@ -134,7 +138,7 @@ class Book:
 
     def cancel(self, entry: Entry, reason: Reason, message: str = "") -> None:
         """End it for all its callers. From now on its id stands for a new request."""
-        self._close(entry)
+        entry.closed = True
         self._driver.cancel(entry.request.rid, reason, message)
 
     def hand_over(self, entry: Entry) -> bool:
@@ -156,11 +160,6 @@ class Book:
         if not self.entries:
             self.idle.set()
         return True
-
-    def _close(self, entry: Entry) -> None:
-        """Nobody joins it any more."""
-        if entry.key is not None and self._open.get(entry.key) is entry:
-            del self._open[entry.key]
 
     def _abandon(self, entry: Entry) -> None:
         entry.detach_timer = None
@@ -193,7 +192,6 @@ class Book:
             self._by_id[request.request_id] = rest[0] if len(rest) == 1 else rest
         if entry.detach_timer is not None:
             entry.detach_timer.cancel()
-        self._close(entry)
         if entry.reservation is not None and self._quotas is not None:
             self._quotas.release(entry.reservation, command, self._clock.now())
             entry.reservation = None
@@ -201,11 +199,11 @@ class Book:
             self._on_poisoned(request, entry.request_bytes)
         whole = entry.end(command, results)
         if entry.key is not None and _is_final(command):
-            self._remember(entry.key, entry.request_bytes, entry.body_hash, whole)
+            self._remember(entry.key, entry, whole, request.finished_at)
         entry.request_bytes = b""
 
-    def _remember(self, key: Key, body: bytes, known_hash: bytes, result: bytes) -> None:
-        now, replays = self._clock.now(), self._replays
+    def _remember(self, key: Key, entry: Entry, result: bytes, now: Instant) -> None:
+        body, known_hash, replays = entry.request_bytes, entry.body_hash, self._replays
         if key in replays:
             self._forget(key)
         if len(body) > _KEPT_BODY:

@@ -40,6 +40,8 @@ LABELS_MAX: Final = 64
 TASK_TYPES_MAX: Final = 64
 SLOTS_MAX: Final = 1 << 20  # of an engine
 
+_NONE: Final = Reason.NONE  # a look-up costs 70 ns on the path of every result
+_NOTHING: Final[dict[str, str]] = {}  # stands for all metadata that says nothing
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}\Z")
 _MODES: Final = {
     pb.ENGINE_MODE_STATIC: EngineMode.STATIC,
@@ -326,13 +328,21 @@ def running_ids(updates: Iterable[pb.ItemUpdate]) -> list[int]:
 
 def item_end(result: wire_pb2.PackedItemResult) -> ItemEnd:
     """One item's end. What is not known to be an answer is an engine's error."""
-    end = ItemEnd(result.dispatch_id, payload=result, refused=result.refused)
-    end.finish_reason = finish = int(result.finish_reason)
-    usage = result.usage
-    end.input_tokens, end.output_tokens = usage.input_tokens, usage.output_tokens
-    if finish in _ANSWERS and not end.refused and not result.HasField("error"):
+    finish, usage, failed = result.finish_reason, result.usage, result.HasField("error")
+    end = ItemEnd(
+        result.dispatch_id,
+        _NONE,
+        "",
+        result.refused,
+        usage.input_tokens,
+        usage.output_tokens,
+        result,
+        _NOTHING,
+        finish,
+    )
+    if finish in _ANSWERS and not failed and not end.refused:
         return end
-    if result.HasField("error"):
+    if failed:
         error = result.error
         end.reason = _reason(error, result.finish_reason)
         end.message = error.message[:MESSAGE_CHARS]

@@ -92,6 +92,7 @@ class Entry:
         "_other",
         "body_hash",
         "callers",
+        "closed",
         "deltas",
         "detach",
         "detach_timer",
@@ -120,6 +121,7 @@ class Entry:
         self.sampled = False
         self.span: Written | None = None  # of a sampled request: the tracer's own
         self.key: Key | None = None
+        self.closed = False  # nobody joins it any more
         self.reservation: Reservation | None = None  # None: its tenant has no limits
         self.detach: Duration = 0  # the longest grace that a caller asked for
         self.detach_timer: asyncio.TimerHandle | None = None

@@ -51,6 +51,10 @@ class Conduct:
         elif self._messages > MESSAGES_MAX:
             raise violation(f"more than {MESSAGES_MAX} messages in {WINDOW // SECOND} s")
 
+    def held(self, node_id: str, epoch: int) -> Container[int] | None:
+        """The items that it holds, for those who ask for many at once; None: nobody knows."""
+        return None if self._in_flight is None else self._in_flight(node_id, epoch)
+
     def speaks_of(self, node_id: str, epoch: int, dispatch_id: int, field: str) -> None:
         """It says something about an item that has no live attempt of its own.
 

@@ -7,7 +7,7 @@ event is made for it, and the core hears only of those that speak for the first 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Final
 
@@ -41,9 +41,11 @@ class DeltaGate:
         self._on_foreign = on_foreign
         self._counts_ids: dict[int, bool] = {}  # by dispatch id: asked for ids without text
 
-    def forget(self, dispatch_id: int) -> None:
-        """The item ended."""
-        self._counts_ids.pop(dispatch_id, None)
+    def forget(self, dispatch_ids: Iterable[int]) -> None:
+        """The items ended."""
+        if self._counts_ids:
+            for dispatch_id in dispatch_ids:
+                self._counts_ids.pop(dispatch_id, None)
 
     def take(self, deltas: types_pb2.TokenDeltas, relay: Relay, begun: list[int]) -> None:
         """Deliver what is new, and add to `begun` the dispatch ids that speak for the first time.

@@ -187,11 +187,14 @@ class NodeReader:
                 self._port.post(OutputsBegun(begun))
 
     def _results(self, results: Any) -> None:
+        session = self._session
         items = [convert_node.item_end(result) for result in results]
+        self._gate.forget(item.dispatch_id for item in items)
+        held = self._conduct.held(session.node_id, session.epoch)
         for item in items:
-            self._gate.forget(item.dispatch_id)
-            self._speaks_of(item.dispatch_id, "results.dispatch_id")
-        self._port.post(ItemsFinished(self._session.node_id, self._session.epoch, items))
+            if held is not None and item.dispatch_id not in held:
+                self._speaks_of(item.dispatch_id, "results.dispatch_id")
+        self._port.post(ItemsFinished(session.node_id, session.epoch, items))
 
     def _credits(self, totals: Any) -> None:
         granted = convert_node.credit_totals(totals)

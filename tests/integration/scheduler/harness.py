@@ -285,7 +285,6 @@ class World:
             "in_flight_items": sum(engine.in_flight_items for engine in engines),
             "open_batches": [b for engine in engines for b in engine.open_batches],
             "entries": list(self.book.entries),
-            "keys": list(self.book._open),
             "ids": list(self.book._by_id),
             "held": sum(agent.held for agent in self.agents),
         }

@@ -78,6 +78,7 @@ class Bench:
 
     def end(self, entry: Entry, outcome: Outcome = Outcome.SUCCEEDED, **fields: Any) -> None:
         """The core's word."""
+        entry.request.finished_at = self.clock.now()
         payload = wire_pb2.PackedItemResult(
             finish_reason=types_pb2.FINISH_REASON_STOP,
             outputs=[inference_pb2.Output(text=fields.pop("text", "t")).SerializeToString()],

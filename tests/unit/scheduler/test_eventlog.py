@@ -77,6 +77,9 @@ async def test_batch_finished_says_how_each_item_ended() -> None:
     writer = EventWriter(world.clock, 3)
     entries = list(world.eventlog.newest(EventFilter(frozenset({records.BATCH_FINISHED}))))
     (event,) = map(writer.write, entries)
+    items = entries[0].items
+    assert [item.attempt for item in items[:3]] == [1] * 3
+    assert len(items) == len(event.items) == 4
     ends = {item.request_id: item for item in event.items}
     assert ends[good.request_id].status == types_pb2.FINISH_REASON_STOP
     assert ends[bad.request_id].status == types_pb2.FINISH_REASON_ERROR
@@ -84,6 +87,19 @@ async def test_batch_finished_says_how_each_item_ended() -> None:
     assert ends[bad.request_id].error.reason == types_pb2.ERROR_REASON_ENGINE_ERROR
     assert ends[left.request_id].status == types_pb2.FINISH_REASON_CANCELLED
     assert ends[late.request_id].status == types_pb2.FINISH_REASON_EXPIRED
+
+
+async def test_each_item_of_a_batch_that_was_answered_whole_is_told_as_such() -> None:
+    world = SmallWorld()
+    await world.join("n0", slots=2, mode=EngineMode.STATIC)
+    one, two = await world.submit(2)
+    await world.finish(one)
+    await world.finish(two)
+    (entry,) = world.eventlog.newest(EventFilter(frozenset({records.BATCH_FINISHED})))
+    event = EventWriter(world.clock, 3).write(entry)
+    stop = types_pb2.FINISH_REASON_STOP
+    expected = [(one.request_id, stop), (two.request_id, stop)]
+    assert [(item.request_id, item.status) for item in event.items] == expected
 
 
 def test_a_flood_of_requests_does_not_push_out_what_is_rare() -> None:
