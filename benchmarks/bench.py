@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.measured import Measured
@@ -84,10 +84,13 @@ class Side:
 class Bench:
     """What the measures share."""
 
-    def __init__(self, *, rounds: int, round_s: float, quick: bool = False) -> None:
+    def __init__(
+        self, *, rounds: int, round_s: float, quick: bool = False, black_hole_s: float = 60.0
+    ) -> None:
         self.rounds = rounds
         self.round_s = round_s
         self.quick = quick
+        self.black_hole_s = black_hole_s  # of load while a collector never answers
         self.cores = Cores.divide()
         self._up = contextlib.AsyncExitStack()
         self._scheduler: Child | None = None
@@ -123,11 +126,13 @@ class Bench:
             )
         return self._echo
 
-    def fresh_scheduler(self, *settings: str) -> contextlib.AbstractAsyncContextManager[Child]:
-        """A scheduler of its own, with these settings over the defaults."""
+    def fresh_scheduler(
+        self, *settings: str, env: Mapping[str, str] | None = None
+    ) -> contextlib.AbstractAsyncContextManager[Child]:
+        """A scheduler of its own, with these settings and variables over the defaults."""
         ports = [f"--{kind}-port=0" for kind in ("client", "node", "admin", "http")]
         words = [w for s in ("log.level=error", *settings) for w in ("--set", s)]
-        return child("scheduler_service", *ports, *words, cores=self.cores.subject)
+        return child("scheduler_service", *ports, *words, cores=self.cores.subject, env=env)
 
     def fresh_agent(
         self, scheduler: Child, name: str, **options: object

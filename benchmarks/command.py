@@ -17,6 +17,7 @@ from service_kit.event_loop import loop_factory
 
 RESULTS = Path(__file__).resolve().with_name("results")
 ROUNDS, ROUND_S = 5, 3.0
+BLACK_HOLE_S = 60.0
 QUICK_ROUNDS, QUICK_ROUND_S = 1, 0.3
 
 
@@ -30,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         rounds=options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS),
         round_s=options.seconds or (QUICK_ROUND_S if options.quick else ROUND_S),
         quick=options.quick,
+        black_hole_s=options.black_hole,
     )
     results = _circumstances(bench)
     pin(0, bench.cores.load)
@@ -99,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, choices=range(1, 100), metavar="N",
         help=f"rounds of each measure (default {ROUNDS}); the median counts")  # fmt: skip
     add("--seconds", type=_positive, metavar="S", help=f"length of a round (default {ROUND_S:g})")
+    add("--black-hole", type=_positive, default=BLACK_HOLE_S, metavar="S",
+        help="seconds of load while the collector never answers"
+        f" (default {BLACK_HOLE_S:g})")  # fmt: skip
     add("--quick", action="store_true",
         help="one short round of all, to see that it works; the numbers mean little")  # fmt: skip
     add("--name", type=_name, metavar="NAME",

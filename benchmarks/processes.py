@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -67,14 +67,20 @@ class Child:
         self._watch = psutil.Process(process.pid)
 
     @classmethod
-    async def start(cls, module: str, *arguments: str, cores: frozenset[int]) -> Child:
-        """Start `python -m module` and wait for its first line."""
+    async def start(
+        cls,
+        module: str,
+        *arguments: str,
+        cores: frozenset[int],
+        env: Mapping[str, str] | None = None,
+    ) -> Child:
+        """Start `python -m module` and wait for its first line. `env`: variables more than ours."""
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
         began = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", module, *arguments, "--exit-with-stdin",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
-            env=_environment(), cwd=ROOT,
+            env={**_environment(), **(env or {})}, cwd=ROOT,
         )  # fmt: skip
         pin(process.pid, cores)
         child = cls(module, process, errors)
@@ -128,9 +134,11 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def child(module: str, *arguments: str, cores: frozenset[int]) -> AsyncIterator[Child]:
+async def child(
+    module: str, *arguments: str, cores: frozenset[int], env: Mapping[str, str] | None = None
+) -> AsyncIterator[Child]:
     """A process for the length of a block."""
-    started = await Child.start(module, *arguments, cores=cores)
+    started = await Child.start(module, *arguments, cores=cores, env=env)
     try:
         yield started
     finally:

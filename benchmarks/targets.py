@@ -31,6 +31,7 @@ ECHO_STREAM: Final = "bare server that writes one message per delta to as many s
 ECHO_LATENCY: Final = "bare echo server under the same arrivals"
 ECHO_TLS: Final = "bare echo server, the same messages in plain text"
 PLAIN: Final = "the same scheduler in plain text, without authentication"
+UNTRACED: Final = "the same scheduler without tracing"
 ECHO_START: Final = "bare echo server, started alike"
 
 MEASURES: Final[dict[str, Measure]] = {
@@ -121,6 +122,30 @@ MEASURES: Final[dict[str, Measure]] = {
         floor=2, promise=2, stretch=1,
     ),
     "security.limits": Measure(what="All five limits of a tenant", unit="us/request"),
+    "tracing.cpu": Measure(
+        what="Tracing, default sampling, 1,000 unary requests/s: scheduler CPU", unit="us/request",
+        limit=UNTRACED,
+    ),
+    "tracing.share": Measure(
+        what="Tracing, default sampling, 1,000 unary requests/s: it adds", unit="% of a core",
+        floor=1, promise=1,
+    ),
+    "tracing.full": Measure(
+        what="Tracing, every request kept: scheduler CPU", unit="us/request", limit=UNTRACED
+    ),
+    "black_hole.cpu": Measure(
+        what="Collector that never answers: scheduler CPU", unit="us/request", limit=UNTRACED
+    ),
+    "black_hole.ratio": Measure(
+        what="Collector that never answers: CPU of tracing on over off", unit="",
+        floor=1.05, promise=1.05,
+    ),
+    "black_hole.memory": Measure(
+        what="Collector that never answers: memory at the end (RSS)", unit="MB", limit=UNTRACED
+    ),
+    "black_hole.exit": Measure(
+        what="Collector that never answers: exit, nothing in flight", unit="s", floor=5, promise=5
+    ),
     "memory.idle": Measure(
         what="Memory, idle with one agent (RSS)", unit="MB", floor=100, promise=60, stretch=60
     ),

@@ -16,6 +16,7 @@ from benchmarks.measures import (
     security,
     start,
     tokens,
+    tracing,
     unary,
 )
 
@@ -27,6 +28,7 @@ ALL: Final[Mapping[str, Callable[[Bench], Awaitable[list[Measured]]]]] = {
     "latency": latency.measure,
     "batches": batches.measure,
     "security": security.measure,
+    "tracing": tracing.measure,
     "memory": memory.measure,
     "start": start.measure,
     "core": core.measure,

@@ -19,6 +19,7 @@ from benchmarks.measures.security import TURNS
 from benchmarks.targets import MEASURES
 
 IN_TURNS = {"security.multiplex", "security.echo", "security.added"}
+DIFFERENCES = {"security.added", "tracing.share"}  # smaller than a quick run's noise
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -39,7 +40,7 @@ def test_a_quick_run_measures_everything_and_saves_it(tmp_path: Path) -> None:
     lines = {line["key"]: line for line in results["lines"]}
     assert list(lines) == list(MEASURES)
     for line in lines.values():
-        assert line["value"] > 0 or line["key"] == "security.added", "that is a difference"
+        assert line["value"] > 0 or line["key"] in DIFFERENCES
         turns = TURNS if line["key"] in IN_TURNS else 1
         assert len(line["samples"]) == turns
         assert (line["verdict"] != "") == (line["floor"] is not None)
