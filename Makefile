@@ -12,7 +12,7 @@ RUFF := $(BIN)/ruff
 .DEFAULT_GOAL := help
 # The tools that look at dependencies have many of their own: they get an environment of theirs.
 SUPPLY := .cache/supply
-.PHONY: help setup model gen gen-check check test-fast test test-browser test-engines demo bench experiments chaos lock audit sbom clean
+.PHONY: help setup model tools gen gen-check check test-fast test test-browser test-engines demo bench experiments chaos lock audit sbom clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,14 +58,13 @@ check: gen-check ## Format, lint, types, import contracts, protocol: all that ru
 test-fast: $(STAMP) ## The tests to run while working: all but the slow ones
 	$(PYTEST) -m "not slow"
 
-test: check model ## All that CI runs: the checks, then every test
+test: check model tools ## All that CI runs: the checks, then every test
 	$(PYTEST)
 
-.cache/browser/axe_playwright_python/axe.min.js:
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  --target .cache/browser 'axe-playwright-python==0.1.8'
+tools: $(STAMP) ## Fetch the programs that some tests check with (promtool, rotel, axe-core), where they can be had
+	@$(BIN)/python scripts/fetch_test_tools.py
 
-test-browser: $(STAMP) .cache/browser/axe_playwright_python/axe.min.js ## Test the dashboard in Chromium, where there is one
+test-browser: tools ## Test the dashboard in Chromium, where there is one
 	$(PYTEST) -m browser tests/browser -rs
 
 test-engines: model ## Drive real engines through the scheduler: llama.cpp, Triton, vLLM on the CPU

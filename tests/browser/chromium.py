@@ -1,8 +1,7 @@
 """Drives a headless Chromium over its own debugging protocol, for the tests of the dashboard.
 
 Chromium comes from the system (Debian's package `chromium`), axe-core from the package that
-`make test-browser` fetches into `.cache/browser`. Where one is missing the tests are skipped and
-say so.
+`make tools` fetches. Where one is missing the tests are skipped and say so.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from scripts.fetch_test_tools import AXE
+
 ROOT = Path(__file__).resolve().parents[2]
-AXE = ROOT / ".cache" / "browser" / "axe_playwright_python" / "axe.min.js"
 SHOTS = ROOT / ".cache" / "browser" / "shots"
 BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 WAIT_S = 20.0
@@ -118,7 +118,7 @@ async def chromium(url: str) -> AsyncIterator[Page]:
     if not BINARY:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
     if not AXE.exists():
-        pytest.skip("no axe-core here: run `make test-browser`")
+        pytest.skip("no axe-core here: run `make tools`")
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         process = await asyncio.create_subprocess_exec(
             BINARY, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",

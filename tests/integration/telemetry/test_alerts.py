@@ -1,8 +1,8 @@
 """Alerts and Grafana's dashboard: every name exists, every alert fires on what the scheduler says.
 
 Each alert is provoked: a scheduler is brought into the bad state, and what it then exports is fed
-to Prometheus' own rule engine (`promtool test rules`, Debian's package `prometheus`). There the
-alert must fire, and must not on what a healthy one exports. Without promtool that is skipped.
+to Prometheus' own rule engine (`promtool test rules`; `make tools` fetches it). There the alert
+must fire, and must not on what a healthy one exports. Without promtool that is skipped.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from scheduler_service.report.queues import PoolWriter
 from scheduler_service.telemetry.loop_lag import LoopLag
 from scheduler_service.telemetry.metrics import SchedulerMetrics
 from scheduler_service.telemetry.node_metrics import NodeMetrics
+from scripts.fetch_test_tools import PROMTOOL as FETCHED
 from service_kit import prometheus
 from service_kit.metrics import Kind
 from service_kit.tracing import SpanCounts
@@ -35,7 +36,7 @@ from tests.unit.scheduler.small_world import SmallWorld
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "deploy" / "alerts.yaml"
-PROMTOOL = shutil.which("promtool")
+PROMTOOL = shutil.which("promtool") or (str(FETCHED) if FETCHED.exists() else None)
 Series = dict[str, float]
 
 
@@ -169,9 +170,7 @@ async def test_alerts_and_the_dashboard_of_grafana_name_only_metrics_that_exist(
         assert names_of(expression) <= made, expression
 
 
-@pytest.mark.skipif(
-    PROMTOOL is None, reason="no promtool here (Debian: apt-get install prometheus)"
-)
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool here: run `make tools`")
 async def test_each_alert_fires_when_it_should_and_not_before(tmp_path: Path) -> None:
     tests = [_down()]
     for alert, provoke in PROVOKED.items():
@@ -192,9 +191,7 @@ def run_promtool(*command: str) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-@pytest.mark.skipif(
-    PROMTOOL is None, reason="no promtool here (Debian: apt-get install prometheus)"
-)
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool here: run `make tools`")
 def test_every_expression_of_grafana_is_one(tmp_path: Path) -> None:
     grafana = json.loads((ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8"))
     shown = [t["expr"] for panel in grafana["panels"] for t in panel["targets"]]

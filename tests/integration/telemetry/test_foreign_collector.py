@@ -1,8 +1,8 @@
 """A trace through somebody else's collector: rotel takes it and sends on what it understood.
 
 What is asserted is what came out at its other end: links, kinds, parents and events must survive a
-foreign implementation of OTLP. Where the package `rotel` is not installed, this is skipped. Jaeger
-itself is in no package registry and was not run against.
+foreign implementation of OTLP. `make tools` fetches it; where it cannot be had, this is skipped.
+Jaeger itself is in no package registry and was not run against.
 """
 
 from __future__ import annotations
@@ -11,26 +11,17 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
-from importlib import metadata
-from pathlib import Path
 
 import pytest
 
+from scripts.fetch_test_tools import ROTEL
 from tests.integration.cluster import cluster, until
 from tests.integration.otlp_receiver import Receiver, SeenSpan, receiver
 
-pytestmark = pytest.mark.slow
-
-
-def program() -> Path:
-    try:
-        files = metadata.files("rotel") or []
-    except metadata.PackageNotFoundError:
-        pytest.skip("no rotel here (pip install rotel)")
-    for file in files:
-        if file.name == "rotel-agent":
-            return Path(str(file.locate()))
-    pytest.skip("rotel has no program for this platform")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not ROTEL.exists(), reason="no rotel here: run `make tools`"),
+]
 
 
 def free_port() -> int:
@@ -45,7 +36,7 @@ async def foreign(seen: Receiver) -> AsyncIterator[str]:
     """A running rotel that forwards to `seen`; its endpoint for OTLP over HTTP."""
     http, grpc = free_port(), free_port()
     process = await asyncio.create_subprocess_exec(
-        str(program()), "start", "--exporter", "otlp",
+        str(ROTEL), "start", "--exporter", "otlp",
         "--otlp-http-endpoint", f"127.0.0.1:{http}", "--otlp-grpc-endpoint", f"127.0.0.1:{grpc}",
         "--otlp-exporter-protocol", "http", "--otlp-exporter-endpoint", seen.endpoint,
         "--batch-timeout", "100ms",
