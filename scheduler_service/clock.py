@@ -18,6 +18,10 @@ class Clock:
         """Monotonic nanoseconds."""
         return time.monotonic_ns()
 
+    def cpu(self) -> int:
+        """Processor time of this process, all threads, in nanoseconds."""
+        return time.process_time_ns()
+
     def wall_ns(self, instant: int) -> int:
         """Wall time, nanoseconds since 1970, of a monotonic instant."""
         return time.time_ns() + instant - time.monotonic_ns()

@@ -2,9 +2,10 @@
 
 Theory of operation. Everything that happens is posted here, by the servicers, on the loop's thread.
 The first post of an iteration schedules one turn at its end, so all that came meanwhile is applied
-in one step. No task, lock or timer exists per request: the loop has one timer, for the core's next
-wake-up. A step takes at most `max_events` events; while more wait, turns follow each other with the
-loop's other work in between.
+in one step; under a load of single calls a turn may wait for more (`gathering.py`). No task, lock
+or timer exists per request: the loop has one timer, for the core's next wake-up, and one for a turn
+that waits. A step takes at most `max_events` events; while more wait, turns follow each other with
+the loop's other work in between.
 
 A fault of the core (`InvariantViolation` or any other exception of `step`) is never hidden, and
 never a crash loop: the state cannot be trusted any more, so `on_fault` ends every open call with
@@ -22,10 +23,16 @@ from collections.abc import Callable, Sequence
 from scheduler_service.clock import Clock
 from scheduler_service.core import Scheduler
 from scheduler_service.core.commands import Command
-from scheduler_service.core.events import Event, RequestsCancelled, RequestsSubmitted
+from scheduler_service.core.events import (
+    Event,
+    ItemsFinished,
+    RequestsCancelled,
+    RequestsSubmitted,
+)
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.records import Record
 from scheduler_service.core.types import Request
+from scheduler_service.gathering import Gathering
 
 log = logging.getLogger(__name__)
 
@@ -57,20 +64,29 @@ class Driver:
         self._inbox: deque[Event] = deque()
         self._loop = asyncio.get_running_loop()
         self._turn_due = False
+        self._gathering = Gathering(clock.cpu)
+        self._waiting = 0  # requests and results in the inbox
+        self._alone = 0  # of the requests, those that have an RPC of their own
+        self._gather_timer: asyncio.TimerHandle | None = None  # while the turn waits for more
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._closed = False
 
     def post(self, event: Event) -> None:
-        """Something happened; it is applied at the end of this loop iteration."""
+        """Something happened; it is applied in the next turn."""
         self._inbox.append(event)
+        if type(event) is ItemsFinished:
+            self._waiting += len(event.items)
         self._schedule()
 
-    def submit(self, request: Request) -> None:
-        """Post one request; those of one iteration travel together."""
+    def submit(self, request: Request, *, alone: bool = False) -> None:
+        """Post one request; those of one turn travel together. `alone`: its RPC has no other."""
+        self._waiting += 1
+        self._alone += alone
         last = self._inbox[-1] if self._inbox else None
         if type(last) is RequestsSubmitted:
             last.requests.append(request)
+            self._schedule()
         else:
             self.post(RequestsSubmitted([request]))
 
@@ -93,22 +109,39 @@ class Driver:
     def close(self) -> None:
         """No further turns; what is still in the inbox is dropped."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._gather_timer):
+            if timer is not None:
+                timer.cancel()
 
     def _schedule(self) -> None:
-        if not self._turn_due and not self._closed:
-            self._turn_due = True
+        if not self._turn_due:
+            if not self._closed:
+                self._turn_due = True
+                self._loop.call_soon(self._turn_or_wait)
+        elif self._gather_timer is not None and self._gathering.is_enough(self._waiting):
+            self._gather_timer.cancel()
+            self._gather_timer = None
             self._loop.call_soon(self._turn)
+
+    def _turn_or_wait(self) -> None:
+        wait = self._gathering.wait(self.clock.now(), self._waiting)
+        if wait:
+            self._gather_timer = self._loop.call_later(wait / 1e9, self._turn)
+        else:
+            self._turn()
 
     def _turn(self) -> None:
         self._turn_due = False
+        self._gather_timer = None
         if self._closed:
             return
         inbox = self._inbox
         happened = [inbox.popleft() for _ in range(min(len(inbox), self._max_events))]
         try:
-            commands = self.scheduler.step(self.clock.now(), happened)
+            now = self.clock.now()
+            self._gathering.turned(now, self._alone)
+            self._waiting = self._alone = 0
+            commands = self.scheduler.step(now, happened)
             self._execute(commands)
             records = self.scheduler.take_records()
         except Exception as fault:  # a bug of ours: see the module's docstring
@@ -119,8 +152,9 @@ class Driver:
         else:
             for observer in self._observers:
                 self._tell(observer, records)
-        if inbox:
-            self._schedule()
+        if inbox and not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
         self._arm()
 
     def _tell(self, observer: Observe, records: Sequence[Record]) -> None:

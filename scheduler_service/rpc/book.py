@@ -82,10 +82,10 @@ class Book:
         _check_same(known, known_hash, body, key)
         return result
 
-    def open(self, entry: Entry, key: Key | None) -> None:
-        """Enter it and hand it to the core."""
+    def open(self, entry: Entry, key: Key | None, *, alone: bool = False) -> None:
+        """Enter it and hand it to the core. `alone`: it came as an RPC of its own."""
         self._enter(entry, key)
-        self._driver.submit(entry.request)
+        self._driver.submit(entry.request, alone=alone)
 
     def keep(self, entry: Entry, key: Key, loop: asyncio.AbstractEventLoop, grace_s: float) -> None:
         """Enter work of a scheduler before: its caller has so long to come back to it."""

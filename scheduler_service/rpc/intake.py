@@ -162,7 +162,7 @@ class Intake:
         try:
             if self._on_entry is not None:
                 self._on_entry(entry, opening)
-            self.book.open(entry, key)
+            self.book.open(entry, key, alone=opening.method != "")
         except BaseException:
             if reservation is not None and self._quotas is not None:
                 self._quotas.take_back(reservation, now)

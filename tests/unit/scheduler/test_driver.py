@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scheduler_service import gathering
 from scheduler_service.clock import Clock
 from scheduler_service.core import CoreSettings, Scheduler
 from scheduler_service.core.commands import Command, FinishRequest
@@ -19,7 +20,7 @@ from scheduler_service.core.events import (
     RequestsSubmitted,
 )
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.core.types import MILLISECOND, Request
+from scheduler_service.core.types import MILLISECOND, SECOND, Request
 from scheduler_service.driver import Driver
 from scheduler_service.policies import build
 
@@ -42,6 +43,20 @@ class Core(Scheduler):
         return super().step(now, happened)
 
 
+class UsedClock(Clock):
+    """The true time, of which some may be skipped, and processor time as it is set."""
+
+    def __init__(self) -> None:
+        self.skipped = 0
+        self.used = 0
+
+    def now(self) -> int:
+        return super().now() + self.skipped
+
+    def cpu(self) -> int:
+        return self.used
+
+
 class Bench:
     """A driver and what it carries out."""
 
@@ -50,9 +65,10 @@ class Bench:
         self.commands: list[Command] = []
         self.faults: list[BaseException] = []
         self.turned = asyncio.Event()
+        self.clock = UsedClock()
         self.driver = Driver(
             self.core,
-            clock=Clock(),
+            clock=self.clock,
             execute=self._execute,
             on_fault=self._on_fault,
             **options,
@@ -73,6 +89,16 @@ class Bench:
         self.turned.clear()
         async with asyncio.timeout(WAIT_S):
             await self.turned.wait()
+
+    async def be_busy_with_single_calls(self) -> None:
+        """For a whole window."""
+        self.driver.post(NodesHeard([]))
+        await self.turn()
+        self.clock.skipped += gathering.WINDOW
+        self.clock.used += 100 * gathering.WINDOW
+        for rid in range(gathering.ALONE):
+            self.driver.submit(request(rid), alone=True)
+        await self.turn()
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -108,6 +134,33 @@ async def test_step_takes_no_more_than_it_may_and_the_rest_follows() -> None:
         bench.driver.post(NodesHeard([]))
     await bench.until(lambda: len(bench.core.steps) == 3)
     assert [len(step) for step in bench.core.steps] == [2, 2, 1]
+
+
+async def test_turn_that_gathers_comes_once_enough_are_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gathering, "STEP", 60 * SECOND)
+    monkeypatch.setattr(gathering, "MOST", 60 * SECOND)
+    bench = Bench()
+    await bench.be_busy_with_single_calls()
+    bench.core.steps.clear()
+    for rid in range(gathering.ENOUGH):
+        assert not bench.core.steps
+        bench.driver.submit(request(1000 + rid), alone=True)
+        for _ in range(5):
+            await asyncio.sleep(0)
+    (step,) = bench.core.steps
+    (submitted,) = step
+    assert isinstance(submitted, RequestsSubmitted)
+    assert len(submitted.requests) == gathering.ENOUGH
+
+
+async def test_turn_that_gathers_comes_when_its_time_is_up() -> None:
+    bench = Bench()
+    await bench.be_busy_with_single_calls()
+    bench.core.steps.clear()
+    bench.driver.submit(request(1000), alone=True)
+    await bench.until(lambda: bench.core.steps)
 
 
 async def test_core_is_woken_when_it_asked_to_be() -> None:
