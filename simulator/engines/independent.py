@@ -1,10 +1,12 @@
 """Servers that do not mind each other: each item takes the time that it takes, whoever runs beside.
 
-The machine of queueing theory. `slots` of them run at once, in order of arrival.
+The machine of queueing theory. `slots` of them run at once, in order of arrival, or the most urgent
+first.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -30,15 +32,21 @@ def linear(
 
 
 class IndependentEngine:
-    """`slots` equal servers with one queue."""
+    """`slots` equal servers with one queue; `urgent_first`: it is sorted by priority, then age."""
 
     def __init__(
-        self, host: Host, slots: int, duration: Callable[[Work], Duration] = given
+        self,
+        host: Host,
+        slots: int,
+        duration: Callable[[Work], Duration] = given,
+        *,
+        urgent_first: bool = False,
     ) -> None:
         self.busy: Duration = 0
         self._host = host
         self._free = slots
         self._duration = duration
+        self._urgent_first = urgent_first
         self._waiting: deque[Work] = deque()
         self._running: dict[int, Work] = {}
 
@@ -48,6 +56,8 @@ class IndependentEngine:
         for work in works:
             if self._free:
                 self._start(work)
+            elif self._urgent_first:
+                insort(self._waiting, work, key=lambda waiting: -waiting.arrival.priority)
             else:
                 self._waiting.append(work)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from scheduler_service.core.types import SECOND
-from simulator.experiments import e2, e3, e4, e5, e6
+from simulator.experiments import e2, e3, e4, e5, e6, policies
 from simulator.experiments.registry import EXPERIMENTS
 from simulator.experiments.verdicts import Row, render
 
@@ -66,6 +66,11 @@ def test_e5_shortest_first_has_the_known_closed_forms(trace: str) -> None:
 
 def test_e5_the_live_core_sorts_by_length() -> None:
     judge(*e5.live("azure-code", short=True))
+
+
+@pytest.mark.slow
+def test_the_default_order_against_others_and_routers_on_ten_minutes_of_code() -> None:
+    judge(*policies.measure(short=True).rows)
 
 
 def test_experiments_are_asked_for_by_name() -> None:

@@ -1,0 +1,132 @@
+"""One configuration on one trace: what is run, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from scheduler_service.core import CoreSettings
+from scheduler_service.core.interfaces import PolicySet
+from scheduler_service.core.settings import QueueSettings
+from scheduler_service.core.types import NEVER, SECOND, Duration
+from scheduler_service.policies import build
+from simulator.callers import Terms
+from simulator.engines import IndependentEngine, linear
+from simulator.engines.interface import Host
+from simulator.experiments import e2_rules
+from simulator.fleet import Group, kind
+from simulator.kinds import NodeKind
+from simulator.metrics import Metrics
+from simulator.predictors import TenantMean
+from simulator.simulation import Plan, simulate
+from simulator.summary import quantile
+from simulator.workload.assignment import Assignment, between
+from simulator.workload.traces import load
+from simulator.world import WorldSettings
+
+STARTS: Final = {10: 3 * SECOND, 7: 3 * SECOND, 5: 10 * SECOND, 1: 60 * SECOND}
+URGENT: Final = 7
+NODES: Final = {"azure-conv": 6, "azure-code": 2}  # first come keeps 93 % and 90 % of 3 s
+SLOTS: Final = 8
+TENANTS: Final = 100
+# Of slots-70B: ns for a request, each prompt token, each output token.
+BASE, PER_PROMPT, PER_OUTPUT = 24_300_000, 70_800, 34_500_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One configuration on one trace."""
+
+    trace: str
+    name: str
+    names: tuple[tuple[str, str], ...] = ()
+    order: tuple[tuple[str, Any], ...] = ()  # options of the order
+    floor: int = 8
+    central: bool = True
+    view: Duration = 0  # of a router: how old its look at the nodes may be
+    urgent_first: bool = False  # on a router's nodes
+    more: int = 0  # nodes beside those of all others
+    tenants: int = TENANTS
+    minutes: int = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    urgent: float  # share that started in time
+    late: float  # p99 wait of the least urgent, s
+    mean: float  # wait of all, s
+    most: float  # the longest of them, s
+    attained: Mapping[int, float] = field(default_factory=dict)  # by priority
+    tokens_per_s: float = 0.0
+    done: bool = True
+
+
+def policies(setup: Setup) -> PolicySet:
+    """As the configuration says; the router has a picker of its own."""
+    made = build({"admission": "open", **dict(setup.names)}, {"order": dict(setup.order)})
+    if setup.central:
+        return made
+    router = e2_rules.RulePicker(e2_rules.least_loaded, ())
+    return replace(made, scorer=e2_rules.Counts(setup.view), picker=router)
+
+
+def play(setup: Setup) -> Outcome:
+    """Run it, to the last request."""
+    queue = QueueSettings(max_requests=1 << 60, floor_every=setup.floor)
+    guess = TenantMean()
+    plan = Plan(
+        name=setup.name,
+        fleet=[Group(NODES[setup.trace] + setup.more, node(setup))],
+        policies=lambda: policies(setup),
+        world=WorldSettings(core=CoreSettings(queue=queue, check_every=1 << 20),
+                            sample_every=NEVER),
+        terms=Terms(predict=guess),
+        watchers=[guess],
+    )  # fmt: skip
+    hour = Assignment(seed=1, tenants=setup.tenants)(load(setup.trace))
+    run = simulate(plan, between(hour, 0, 60 * setup.minutes))
+    return judged(run.metrics, run.summary.output_tokens_per_s, central=setup.central)
+
+
+def node(setup: Setup) -> NodeKind:
+    """Of a router: one that takes any number, and serves in its own order."""
+    slots = kind("slots-70B", SLOTS)
+    if setup.central:
+        return slots
+    work = linear(BASE, PER_PROMPT, PER_OUTPUT)
+
+    def make(host: Host) -> IndependentEngine:
+        return IndependentEngine(host, SLOTS, work, urgent_first=setup.urgent_first)
+
+    return replace(slots, look_ahead=1 << 40, make=make)
+
+
+def judged(metrics: Metrics, tokens_per_s: float, *, central: bool) -> Outcome:
+    """Who started in time. Without a central queue the wait is on the node: the time that a
+    request took beyond its service, which on these slots depends on nothing else.
+    """
+    rows = metrics.rows
+    waits: dict[int, list[int]] = {priority: [] for priority in STARTS}
+    for index, priority in enumerate(rows.priority):
+        if central:
+            wait = rows.wait[index]
+        else:
+            output = PER_OUTPUT * rows.output_tokens[index]
+            work = BASE + round(PER_PROMPT * rows.prompt_tokens[index] + output)
+            wait = rows.total[index] - work
+        waits[priority].append(wait)
+    met = {p: sum(w <= STARTS[p] for w in values) for p, values in waits.items()}
+    urgent = [p for p in waits if p >= URGENT]
+    least = sorted(waits[min(waits)])
+    return Outcome(
+        urgent=sum(met[p] for p in urgent) / max(1, sum(len(waits[p]) for p in urgent)),
+        late=quantile(least, 0.99) / SECOND,
+        mean=sum(map(sum, waits.values())) / max(1, len(rows)) / SECOND,
+        most=least[-1] / SECOND,
+        attained={p: met[p] / max(1, len(waits[p])) for p in waits},
+        tokens_per_s=tokens_per_s,
+        done=len(rows) == metrics.submitted,
+    )
