@@ -8,6 +8,7 @@ them can be run again without the others.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,17 +16,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from simulator.experiments.drawing import picture
+from simulator.experiments.reworded import REWORDED
 from simulator.experiments.verdicts import Experiment, Findings, Row, markdown
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "experiments.md"
 FOLDER: Final = ROOT / "docs" / "experiments"
 
+# What the results depend on; a change elsewhere leaves them true.
+MEASURED: Final = ("simulator", "scheduler_service", "node_agent")
+
 _HEAD: Final = """# Experiments
 
 Written by `make experiments`; the text of each section is that of its module in
 `simulator/experiments/`. Every run is that of the scheduler's own core in the
-[simulator](simulation.md), with fixed seeds, so that it can be repeated to the digit:
+[simulator](simulation.md), with fixed seeds, so that it can be repeated to the digit; `night-live`
+alone plays in real time:
 
 ```
 make experiments                                           # all of them, and this page: {minutes}
@@ -34,7 +40,9 @@ make experiments                                           # all of them, and th
 .venv/bin/python -m simulator.experiments e3 --document    # one, and its part of this page
 ```
 
-{summary}
+{summary} {commits}
+
+{reworded}
 """
 
 
@@ -47,6 +55,7 @@ def keep(experiment: Experiment, found: Findings, seconds: float) -> None:
         path = FOLDER / f"{experiment.name}-{name}.svg"
         path.write_text(picture(chart), encoding="utf-8")
     kept = {
+        "commit": commit(),
         "seconds": round(seconds),
         "rows": [asdict(row) for row in found.rows],
         "tables": [asdict(table) for table in found.tables],
@@ -66,13 +75,46 @@ def page(experiments: Mapping[str, Experiment]) -> str:
     summary = f"{len(rows)} predictions, of which {len(rows) - failed} hold."
     if failed:
         summary += f" **{failed} do not**; they are marked, and what is known of it is said there."
-    head = _HEAD.format(minutes=f"about {minutes:.0f} minutes on two cores", summary=summary)
+    head = _HEAD.format(
+        minutes=f"about {minutes:.0f} minutes on two cores",
+        summary=summary,
+        commits=_commits(
+            {n: found.get("commit", "not noted") for n, found in kept.items() if found}
+        ),
+        reworded=REWORDED,
+    )
     return "\n".join([head, *sections])
+
+
+def commit() -> str:
+    """That this runs at, with "+" where what is measured differs; "unknown" outside a checkout."""
+    head = _git("rev-parse", "--short=12", "HEAD")
+    if not head:
+        return "unknown"
+    return head + ("+" if _git("status", "--porcelain", "--", *MEASURED) else "")
 
 
 def write(experiments: Mapping[str, Experiment]) -> None:
     """Make the page anew."""
     PAGE.write_text(page(experiments), encoding="utf-8")
+
+
+def _commits(by_name: Mapping[str, str]) -> str:
+    commits = dict.fromkeys(by_name.values())
+    if len(commits) == 1:
+        return f"All were run at commit {next(iter(commits))}."
+    parts = (f"{c}: {', '.join(n for n in by_name if by_name[n] == c)}" for c in commits)
+    return f"Run at commit {'; '.join(parts)}."
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
 
 
 def _kept(name: str) -> dict[str, Any] | None:

@@ -260,14 +260,16 @@ def _supermarket(short: bool) -> list[Row]:
 
 
 def _stale(short: bool) -> list[Row]:
-    cells = [_sized(cell, short) for cell in (*STALE, Cell("random", 0.8))]
+    others = Cell("random", 0.8), Cell("least loaded", 0.9)
+    cells = [_sized(cell, short) for cell in (*STALE, *others)]
     found = spread(responses, cells, alone=short)
     means = [f.mean.value for f in found]
     rows = [
         near(f"{cell.name}: mean", target, mean, share=0.15 if short else 0.05)
         for cell, target, mean in zip(STALE, STALE_MEANS, means, strict=False)
     ]
-    two, all_, blind = means[:4], means[4:8], means[8]
+    two, all_, blind, fresh = means[:4], means[4:8], means[8], means[9]
+    rows.append(near(f"{others[1].name}: mean", 1.04, fresh, share=0.15 if short else 0.05))
     rows.append(
         holds(
             "herding: with snapshots of 1 the least loaded of all loses to that of 2",

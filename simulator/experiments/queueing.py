@@ -69,23 +69,25 @@ def mg1_wait(rate: float, mean: float, second_moment: float) -> float:
     return rate * second_moment / (2 * (1 - rate * mean))
 
 
-def mg1_sjf_wait(rate: float, services: list[float]) -> float:
-    """Mean wait in M/G/1 if the shortest goes first, without preemption; services as measured.
+def mg1_sjf_waits(rate: float, services: list[float]) -> list[float]:
+    """Mean wait of each length in M/G/1 if the shortest goes first, without preemption; services as
+    measured, and the answer in the order of `sorted(services)`.
 
     Each length is a class of its own in Cobham's formula; equal ones share theirs.
     """
     services = sorted(services)
     count = len(services)
     residual = rate * sum(s * s for s in services) / count / 2
-    total, before, at = 0.0, 0.0, 0
-    while at < count:
+    waits: list[float] = []
+    before = 0.0
+    while (at := len(waits)) < count:
         end = at
         while end < count and services[end] == services[at]:
             end += 1
         ahead = before + rate * services[at] * (end - at) / count
-        total += (end - at) * residual / ((1 - before) * (1 - ahead))
-        before, at = ahead, end
-    return total / count
+        waits += [residual / ((1 - before) * (1 - ahead))] * (end - at)
+        before = ahead
+    return waits
 
 
 def round_robin(nodes: int, rho: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from random import Random
+from statistics import fmean
 
 import pytest
 
@@ -13,7 +14,7 @@ from simulator.experiments.queueing import (
     erlang_c,
     md1_wait,
     md1_wait_quantile,
-    mg1_sjf_wait,
+    mg1_sjf_waits,
     mg1_wait,
     mmc_wait,
     mmc_wait_quantile,
@@ -56,8 +57,8 @@ def test_priorities_and_choices() -> None:
 
 
 def test_shortest_first_with_equal_lengths_is_first_come() -> None:
-    assert mg1_sjf_wait(0.8, [1.0] * 50) == pytest.approx(mg1_wait(0.8, 1.0, 1.0))
-    assert mg1_sjf_wait(0.4, [0.5, 1.5] * 20) < mg1_wait(0.4, 1.0, 1.25)
+    assert mg1_sjf_waits(0.8, [1.0] * 50) == pytest.approx([mg1_wait(0.8, 1.0, 1.0)] * 50)
+    assert fmean(mg1_sjf_waits(0.4, [0.5, 1.5] * 20)) < mg1_wait(0.4, 1.0, 1.25)
 
 
 def test_strict_with_one_priority_is_first_come() -> None:
