@@ -28,6 +28,7 @@ from node_agent.engine_care import EngineCare
 from node_agent.engines.interface import Engine
 from node_agent.hardware import HardwareProbe, HostProbe
 from node_agent.hardware_monitor import HardwareMonitor
+from node_agent.models import Models
 from node_agent.nvml import open_nvml
 from node_agent.rpc import convert, report
 from node_agent.rpc.commands import Commands
@@ -98,7 +99,14 @@ class App:
         )
         outbox.make_descriptor = self._descriptor
         outbox.make_report = self._report
-        self._commands = Commands(self.driver, config.log.level)
+        self._models = Models(
+            self._cares,
+            self.driver.post,
+            load_timeout_s=config.models.load_timeout,
+            unload_grace_s=config.models.unload_grace,
+        )
+        self.driver.on_model_drained = self._models.on_drained
+        self._commands = Commands(self.driver, self._models, config.log.level)
         self._signals = 0
 
     def _make_tracer(
@@ -172,6 +180,7 @@ class App:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._models.stop()
         await asyncio.gather(*(care.stop(ENGINE_STOP_S) for care in self._cares.values()))
         self.driver.stop()
         self._hardware.stop()

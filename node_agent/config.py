@@ -119,6 +119,15 @@ class ReconnectSection(Section):
         return self
 
 
+class ModelsSection(Section):
+    """Models that are loaded and unloaded while the agent works (`batchyard models load`)."""
+
+    load_timeout: PositiveDurationS = 600.0
+    """Until a model must have answered its first request; then it is given up."""
+    unload_grace: DurationS = 60.0
+    """For what runs on a model that is to be unloaded; then it goes back to the scheduler."""
+
+
 class EngineSection(BaseModel):
     """An engine. All keys but `id` and `kind` are options of its kind."""
 
@@ -166,6 +175,7 @@ class AgentConfig(Section):
     drain_grace: DurationS = 30.0
     """On SIGTERM or SIGINT: time for running work to finish; then it goes back."""
     reconnect: ReconnectSection = ReconnectSection()
+    models: ModelsSection = ModelsSection()
     engines: tuple[EngineSection, ...] = Field(min_length=1)
     """At least one."""
     log: LogSection = LogSection()

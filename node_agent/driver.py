@@ -48,6 +48,7 @@ class Driver:
         self.engines = engines
         self.outbox = outbox
         self.exit = asyncio.Event()
+        self.on_model_drained: Callable[[str, str], None] = _nobody
         self._tracer = tracer
         self._loop = asyncio.get_running_loop()
         self._inbox: list[ev.Event] = []
@@ -67,6 +68,7 @@ class Driver:
             cmd.SendCredit: outbox.add_credit,
             cmd.SendReport: self._send_report,
             cmd.SendDrain: self._send_drain,
+            cmd.DropModel: self._drop_model,
             cmd.Exit: self._exit,
         }
 
@@ -245,8 +247,15 @@ class Driver:
             drain.grace.CopyFrom(durations.from_ns(command.grace_ns))
         self.outbox.add_drain(drain)
 
+    def _drop_model(self, command: cmd.DropModel) -> None:
+        self.on_model_drained(command.engine_id, command.model)
+
     def _exit(self, _command: cmd.Exit) -> None:
         self.exit.set()
+
+
+def _nobody(_engine_id: str, _model: str) -> None:
+    """No model is ever closed."""
 
 
 def _log_result(held: Held, result: node.ItemResult) -> None:

@@ -53,6 +53,7 @@ class EngineCare:
         self.service_times = ServiceTimes()
         self.started = False
         self.start_error = ""
+        self.closing: set[str] = set()  # models that are to be unloaded
         self._listener: EngineListener | None = None
 
     @property
@@ -81,6 +82,8 @@ class EngineCare:
             load.health, load.message = node.ENGINE_HEALTH_DOWN, self.start_error
         elif not self.started:
             load.health = node.ENGINE_HEALTH_STARTING
+        for model in self.closing:
+            load.model_states[model] = types.MODEL_STATE_UNLOADING
         return load
 
     async def start(self, listener: EngineListener) -> None:

@@ -9,7 +9,8 @@ The end of an item is decided once. If the engine has it, the engine is told to 
 waits for the engine's word (usage, what there is of the output), but no longer than
 `Limits.cancel_grace_ns`. The engine's room is given back only when the engine is through.
 
-`step` applies all events, then decides once: expiries, what starts, credits, the end of a drain.
+`step` applies all events, then decides once: expiries, what starts, credits, the end of a drain,
+models that may go.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from node_agent.core import commands as cmd
 from node_agent.core import events as ev
+from node_agent.core.closings import Closings
 from node_agent.core.items import TERM_SHIFT, Held, Item, ItemState, Outcome, OutcomeKind
 from node_agent.core.outputs import OutputBook
 from node_agent.core.slots import EngineSlots, EngineSpec, Group
@@ -42,6 +44,7 @@ class Agent:
         self.session_epoch = 0
         self.items_received = 0
         self.drain: DrainState | None = None
+        self.closings = Closings()
         self._terms: dict[str, int] = {}  # cluster id -> highest term seen
         self._finished: dict[int, None] = {}  # ids with an outcome, in order
         self._sent: deque[int] = deque()  # ids whose results this session was sent, unacknowledged
@@ -62,6 +65,8 @@ class Agent:
             ev.EngineChanged: self._on_engine_changed,
             ev.SlotsLimited: self._on_slots_limited,
             ev.DrainRequested: self._on_drain,
+            ev.ModelClosed: self._on_model_closed,
+            ev.ModelReopened: self._on_model_reopened,
         }
 
     # What a driver calls.
@@ -76,6 +81,8 @@ class Agent:
         self._start()
         self._grant()
         self._end_drain()
+        if self.closings:
+            self._drop_models()
         self._timers.sweep(self.items)
         return self._out
 
@@ -84,9 +91,8 @@ class Agent:
         soonest = self._timers.next()
         drain = self.drain
         if drain is not None and not drain.exited:
-            instants = (soonest, drain.deadline_ns, drain.exit_due_ns)
-            soonest = min((instant for instant in instants if instant is not None), default=None)
-        return soonest
+            soonest = _earliest(soonest, drain.deadline_ns, drain.exit_due_ns)
+        return _earliest(soonest, self.closings.next()) if self.closings else soonest
 
     def output(
         self, now_ns: int, dispatch_id: int, key: tuple[int, int], text: str, tokens: int
@@ -267,6 +273,8 @@ class Agent:
             return _refusal("ENGINE_UNAVAILABLE", "the node has no such engine")
         if not slots.serving:
             return _refusal("ENGINE_UNAVAILABLE", "the engine does not serve now")
+        if self.closings and (slots.spec.engine_id, item.model) in self.closings:
+            return _refusal("NODE_DRAINING", "the model is being unloaded")
         if not slots.has_room(item):
             return _refusal("ENGINE_BUSY", f"the engine holds all that it may ({slots.capacity})")
         if item.remaining_ns is not None and item.remaining_ns <= 0:
@@ -370,6 +378,17 @@ class Agent:
         if slots is not None:
             slots.limit = event.slots
 
+    def _on_model_closed(self, event: ev.ModelClosed) -> None:
+        deadline_ns = None if event.grace_ns is None else self._now + event.grace_ns
+        self.closings.close((event.engine_id, event.model), deadline_ns)
+
+    def _on_model_reopened(self, event: ev.ModelReopened) -> None:
+        self.closings.reopen((event.engine_id, event.model))
+
+    def _drop_models(self) -> None:
+        for engine_id, model in self.closings.drained(self.engines):
+            self._out.append(cmd.DropModel(engine_id, model))
+
     # Draining.
 
     def _on_drain(self, event: ev.DrainRequested) -> None:
@@ -404,6 +423,10 @@ class Agent:
             drain.deadline_ns = None
             for held in list(self.items.values()):
                 self._end(held, _refusal("NODE_DRAINING", "still running when the drain ended"))
+        for key in self.closings.expire(self._now) if self.closings else ():
+            for held in list(self.items.values()):
+                if (held.engine_id, held.item.model) == key:
+                    self._end(held, _refusal("NODE_DRAINING", "its model was unloaded meanwhile"))
 
     def _start(self) -> None:
         for engine_id, slots in self.engines.items():
@@ -444,6 +467,10 @@ class Agent:
         if not self.items or (drain.exit_due_ns is not None and drain.exit_due_ns <= self._now):
             drain.exited = True
             self._out.append(cmd.Exit())
+
+
+def _earliest(*instants: int | None) -> int | None:
+    return min((instant for instant in instants if instant is not None), default=None)
 
 
 def _refusal(reason: str, message: str) -> Outcome:

@@ -101,6 +101,14 @@ class SendDrain:
 
 
 @dataclass(slots=True)
+class DropModel:
+    """A closed model holds nothing any more: it may be unloaded."""
+
+    engine_id: str
+    model: str
+
+
+@dataclass(slots=True)
 class Exit:
     """The drain is over: nothing is owed any more, or nobody is there to take it."""
 
@@ -116,5 +124,6 @@ Command = (
     | SendCredit
     | SendReport
     | SendDrain
+    | DropModel
     | Exit
 )

@@ -103,6 +103,23 @@ class DrainRequested:
     reason: str = ""
 
 
+@dataclass(slots=True)
+class ModelClosed:
+    """A model is to be unloaded: nothing new of it, and what is held finishes within the grace."""
+
+    engine_id: str
+    model: str
+    grace_ns: int | None  # then the rest goes back; None: no limit
+
+
+@dataclass(slots=True)
+class ModelReopened:
+    """A closed model was unloaded, or could not be: its engine decides again what it takes."""
+
+    engine_id: str
+    model: str
+
+
 Event = (
     SessionOpened
     | Welcomed
@@ -115,4 +132,6 @@ Event = (
     | EngineChanged
     | SlotsLimited
     | DrainRequested
+    | ModelClosed
+    | ModelReopened
 )

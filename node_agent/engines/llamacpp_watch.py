@@ -7,7 +7,8 @@ idle ones keep old prompts as a cache, which costs nothing.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import aiohttp
@@ -24,6 +25,19 @@ class Sample:
     kv_utilization: float | None = None
     prompt_tokens_per_s: float | None = None
     output_tokens_per_s: float | None = None
+
+
+def sum_up(samples: Sequence[Sample]) -> Sample:
+    """The load of several servers in all; what one of them does not tell is not known."""
+
+    def total(name: str) -> Any:
+        values = [getattr(sample, name) for sample in samples]
+        return sum(values) if values and None not in values else None
+
+    summed = Sample(**{field.name: total(field.name) for field in fields(Sample)})
+    if summed.kv_utilization is not None:
+        summed.kv_utilization /= len(samples)  # all have as much
+    return summed
 
 
 class Watch:

@@ -8,7 +8,7 @@ rows back. A decoupled model answers through a stream, as often as it likes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,14 @@ from node_agent.engines.interface import EngineError, Item, Load, Result
 from node_agent.engines.itemwise import ItemwiseEngine
 from node_agent.engines.oip_faults import from_status
 from node_agent.engines.oip_options import OipOptions
-from node_agent.engines.oip_server import ACTIVE, LOADING, SERVING, OipModel, OipServer
+from node_agent.engines.oip_server import (
+    ACTIVE,
+    AVAILABLE,
+    LOADING,
+    SERVING,
+    OipModel,
+    OipServer,
+)
 from node_agent.engines.oip_tensors import (
     Tensor,
     add_inputs,
@@ -91,7 +98,7 @@ class OipEngine(ItemwiseEngine[_Part]):
             look_ahead=options.look_ahead,
             perform=self._perform,
             explain=self._explain,
-            may_start=lambda: True,
+            may_start=lambda _: True,
         )
         super().__init__(self._server, works)
         self._shared: dict[Any, _Call] = {}  # calls that others of the same batch may join
@@ -134,10 +141,25 @@ class OipEngine(ItemwiseEngine[_Part]):
             running=self._works.running_inputs,
             waiting=self._works.waiting_inputs,
             model_states={
-                m.name: ACTIVE if m.ready and server.health == SERVING else LOADING
-                for m in server.models.values()
+                **dict.fromkeys(server.available, AVAILABLE),
+                **{
+                    m.name: ACTIVE if m.ready and server.health == SERVING else LOADING
+                    for m in server.models.values()
+                },
             },
         )
+
+    async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
+        """By the repository of the server (Triton); it warms models up itself."""
+        await self._server.load_model(model, options)
+
+    def why_not_unload(self, model: str) -> EngineError | None:  # noqa: ARG002
+        """The server will say."""
+        return None
+
+    async def unload_model(self, model: str) -> None:
+        """By the repository of the server (Triton)."""
+        await self._server.unload_model(model)
 
     def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
         """Run these; an atomic batch in as few calls as its shapes allow."""

@@ -67,6 +67,7 @@ _TABLE: dict[str, dict[str, tuple[int, str]]] = {
     "IndexRequest": {"repository_name": (1, "string"), "ready": (2, "bool")},
     "IndexedModel": {"name": (1, "string"), "version": (2, "string"), "state": (3, "string")},
     "Index": {"models": (1, "*IndexedModel")},
+    "RepositoryChange": {"model_name": (2, "string"), "parameters": (3, "@Parameter")},
 }
 
 
@@ -116,4 +117,6 @@ METHODS = {  # name: (what goes out, what comes back)
     "ModelInfer": ("InferRequest", "InferResponse"),
     "ModelStreamInfer": ("InferRequest", "StreamResponse"),
     "RepositoryIndex": ("IndexRequest", "Index"),
+    "RepositoryModelLoad": ("RepositoryChange", "Empty"),
+    "RepositoryModelUnload": ("RepositoryChange", "Empty"),
 }

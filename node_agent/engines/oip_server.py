@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,8 @@ import grpc
 import grpc.aio
 
 from batchyard.v1 import node_service_pb2, types_pb2
-from node_agent.engines.interface import EngineStartError
+from node_agent.engines.interface import EngineError, EngineStartError, ModelRefused
+from node_agent.engines.oip_faults import from_status
 from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
 from node_agent.engines.oip_options import OipOptions
 
@@ -26,7 +27,9 @@ STARTING = node_service_pb2.ENGINE_HEALTH_STARTING
 SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
 DOWN = node_service_pb2.ENGINE_HEALTH_DOWN
 ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
+AVAILABLE = types_pb2.MODEL_STATE_AVAILABLE
 _ASK_S = 5.0
+_LOADED = ("READY", "LOADING", "UNLOADING")  # states of models that it has, or soon has or had
 _MESSAGE_BYTES = 64 * 1024 * 1024
 
 
@@ -62,6 +65,9 @@ class OipServer:
         self.message = ""
         self.version = ""
         self.models: dict[str, OipModel] = {}
+        self.available: list[str] = []  # that its repository has, and it has not loaded
+        self._asked: dict[str, str] = {}  # public name: theirs, of models loaded at our word
+        self._dropped: set[str] = set()  # public names, unloaded at our word
 
     async def start(self) -> None:
         """Return when a model is ready; keep looking from then on.
@@ -108,7 +114,7 @@ class OipServer:
         return self._method("ModelStreamInfer")(requests, timeout=timeout_s)
 
     async def look(self) -> bool:
-        """Look once; tell whether a model is ready."""
+        """Look once; tell whether it serves: a model is ready, or one can be loaded and none is."""
         try:
             ready = await self.call("ServerReady", MESSAGES["Empty"]())
             if not ready.ready:
@@ -126,7 +132,8 @@ class OipServer:
             away = DOWN if self.health != STARTING else STARTING
             self._set_health(away, f"{self._options.address} answers {code}: {error.details()}")
             return False
-        serves = any(model.ready for model in self.models.values())
+        none_yet = not self.models and bool(self.available or self._dropped)  # until it is told to
+        serves = none_yet or any(model.ready for model in self.models.values())
         health = SERVING if serves else STARTING
         why = "no model of it is ready" if self.models else "it lists no models: name them (models)"
         self._set_health(health, "" if serves else why, force=changed)
@@ -146,7 +153,8 @@ class OipServer:
     async def _look_at_models(self) -> bool:
         """Tell whether models came, went, or changed their readiness."""
         before = {name: model.ready for name, model in self.models.items()}
-        names = self._options.models or await self._listed()
+        names = {**(self._options.models or await self._listed()), **self._asked}
+        names = {name: theirs for name, theirs in names.items() if name not in self._dropped}
         kept = {name: m for name, m in self.models.items() if names.get(name) == m.engine_name}
         for name, theirs in names.items():
             model = kept.setdefault(name, OipModel(name=name, engine_name=theirs))
@@ -164,13 +172,61 @@ class OipServer:
         return before != {name: model.ready for name, model in kept.items()}
 
     async def _listed(self) -> dict[str, str]:
+        """The models that it has loaded, or loads now. A repository names the others, too."""
         try:
             index = await self.call("RepositoryIndex", MESSAGES["IndexRequest"]())
         except grpc.aio.AioRpcError as error:
             if _is_closed(error):
                 return {}
             raise
-        return {model.name: model.name for model in index.models}
+        loaded = {model.name: model.name for model in index.models if model.state in _LOADED}
+        self.available = sorted({m.name for m in index.models} - loaded.keys())
+        return loaded
+
+    async def load_model(self, name: str, options: Mapping[str, Any]) -> None:
+        """Have it loaded; return when it is ready. `options`: parameters of Triton's own.
+
+        Raises:
+            ModelRefused: it was not.
+        """
+        theirs = self._options.models.get(name, name)
+        model = self.models[name] = OipModel(name=name, engine_name=theirs)
+        self._dropped.discard(name)
+        self._asked[name] = theirs
+        self._changed()
+        request = MESSAGES["RepositoryChange"](model_name=theirs)
+        for key, value in options.items():
+            _set_parameter(request.parameters[key], key, value)
+        try:
+            await self.call("RepositoryModelLoad", request, None)
+            while not model.ready:
+                await self.look()
+                model = self.models.get(name, model)
+                if not model.ready:
+                    await asyncio.sleep(self._options.poll_interval)
+        except BaseException as error:
+            self._asked.pop(name, None)
+            self.models.pop(name, None)
+            self._changed()
+            if isinstance(error, grpc.aio.AioRpcError):
+                raise ModelRefused(_repository_fault(error, "load")) from error
+            raise
+
+    async def unload_model(self, name: str) -> None:
+        """Have it unloaded.
+
+        Raises:
+            ModelRefused: it was not.
+        """
+        request = MESSAGES["RepositoryChange"](model_name=self.models[name].engine_name)
+        try:
+            await self.call("RepositoryModelUnload", request, None)
+        except grpc.aio.AioRpcError as error:
+            raise ModelRefused(_repository_fault(error, "unload")) from error
+        self._asked.pop(name, None)
+        self._dropped.add(name)
+        self.models.pop(name, None)
+        self._changed()
 
     async def _describe(self, model: OipModel) -> None:
         request = MESSAGES["ModelName"](name=model.engine_name)
@@ -207,6 +263,30 @@ class OipServer:
         self.health, self.message = health, message
         if changed:
             self._changed()
+
+
+def _set_parameter(parameter: Any, key: str, value: object) -> None:
+    if isinstance(value, bool):
+        parameter.bool_param = value
+    elif isinstance(value, int):
+        parameter.int64_param = value
+    elif isinstance(value, str):
+        parameter.string_param = value
+    else:
+        text = f"option {key!r}: a parameter is a text, a whole number, true or false"
+        reason = types_pb2.ERROR_REASON_INVALID_ARGUMENT
+        raise ModelRefused(EngineError(reason=reason, message=text, field="options_json"))
+
+
+def _repository_fault(error: grpc.aio.AioRpcError, verb: str) -> EngineError:
+    details = error.details() or ""
+    if _is_closed(error) or "explicit model load" in details:
+        text = (
+            f"the server lets nobody {verb} models; Triton does with --model-control-mode=explicit"
+        )
+        reason = types_pb2.ERROR_REASON_UNSUPPORTED_FEATURE
+        return EngineError(reason=reason, message=f"{text} ({details})")
+    return from_status(error.code().name, details)
 
 
 def _is_closed(error: grpc.aio.AioRpcError) -> bool:

@@ -54,7 +54,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
             look_ahead=options.look_ahead,
             perform=self._perform,
             explain=self._explain,
-            may_start=lambda: not self._server.doubted,
+            may_start=lambda _: not self._server.doubted,
         )
         super().__init__(self._server, works)
 

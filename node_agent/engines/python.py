@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from batchyard.v1 import node_service_pb2, types_pb2
 from node_agent.engines.faults import (
@@ -23,7 +24,15 @@ from node_agent.engines.faults import (
     unknown_model,
     unsupported,
 )
-from node_agent.engines.interface import EngineError, EngineStartError, Item, Load, Result, Sink
+from node_agent.engines.interface import (
+    EngineError,
+    EngineStartError,
+    Item,
+    Load,
+    ModelRefused,
+    Result,
+    Sink,
+)
 from node_agent.engines.python_options import PythonOptions
 from node_agent.engines.python_worker import PythonWorker, WorkerLost
 
@@ -81,6 +90,8 @@ class PythonEngine:
         self._waiting: deque[_Batch] = deque()
         self._running: set[_Batch] = set()
         self._health = STARTING
+        self._unloaded = False  # on the scheduler's word: no process of it runs
+        self._loading = False
         self._sink: Sink | None = None
         self._stopping = False
         self._empty: asyncio.Event | None = None
@@ -94,6 +105,7 @@ class PythonEngine:
         model = node_service_pb2.ModelDescriptor(
             model=self._model, task_types=self._options.task_types
         )
+        shown = not self._unloaded or self._loading
         return node_service_pb2.EngineDescriptor(
             engine_id=self._engine_id,
             kind="python",
@@ -102,7 +114,7 @@ class PythonEngine:
             slots=self._options.slots,
             max_batch_size=self._options.max_batch_size,
             look_ahead=self._options.look_ahead,
-            models=[model],
+            models=[model] if shown else [],
         )
 
     def load(self) -> Load:
@@ -111,20 +123,66 @@ class PythonEngine:
             message="; ".join(w.message for w in self._workers if w.message),
             running=sum(batch.inputs for batch in self._running),
             waiting=sum(batch.inputs for batch in self._waiting),
-            model_states={self._model: _STATES[self._health]},
+            model_states={self._model: self._model_state()},
         )
+
+    def _model_state(self) -> types_pb2.ModelState:
+        if self._loading:
+            return types_pb2.MODEL_STATE_LOADING
+        return types_pb2.MODEL_STATE_AVAILABLE if self._unloaded else _STATES[self._health]
 
     async def start(self, sink: Sink) -> None:
         self._loop = asyncio.get_running_loop()
         self._sink = sink
-        starts = [asyncio.create_task(worker.start()) for worker in self._workers]
-        results = await asyncio.gather(*starts, return_exceptions=True)
-        faults = [result for result in results if isinstance(result, BaseException)]
-        if faults:
-            await asyncio.gather(*(worker.stop() for worker in self._workers))
+        try:
+            await self._start_workers()
+        except WorkerLost as lost:
             self._health = DOWN
-            raise EngineStartError(f"{self._options.callable} cannot serve: {faults[0]}")
+            raise EngineStartError(f"{self._options.callable} cannot serve: {lost}") from lost
+        self._on_worker()
+
+    async def _start_workers(self) -> None:
+        """Bring all of them up, or none. Raises WorkerLost."""
+        starts = [asyncio.create_task(worker.start()) for worker in self._workers]
+        try:
+            await asyncio.gather(*starts)
+        except BaseException:
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+            await asyncio.gather(*(worker.stop() for worker in self._workers))
+            raise
         self._idle.extend(self._workers)
+
+    async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
+        """Start its processes again, after it was unloaded; another model it does not have."""
+        if model != self._model or options:
+            text = f"this engine serves {self._model!r}, as its agent was started, and no other"
+            raise ModelRefused(unsupported("", "load_model", text).error)
+        self._loading = True
+        self._on_worker()
+        try:
+            await self._start_workers()
+        except WorkerLost as lost:
+            raise ModelRefused(unavailable(str(lost))) from lost
+        finally:
+            self._loading = False
+        self._unloaded = False
+        self._on_worker()
+
+    def why_not_unload(self, model: str) -> EngineError | None:  # noqa: ARG002
+        """It always can be."""
+        return None
+
+    async def unload_model(self, model: str) -> None:  # noqa: ARG002
+        """End its processes; what they hold in memory is free."""
+        self._unloaded = True
+        self._idle.clear()
+        restarts = list(self._restarts)
+        for task in restarts:
+            task.cancel()
+        await asyncio.gather(*restarts, return_exceptions=True)
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
         self._on_worker()
 
     async def stop(self, grace_s: float) -> None:
@@ -196,7 +254,7 @@ class PythonEngine:
         if self._stopping or self._health != SERVING:
             why = self.load().message or "it starts or stops"
             raise ItemFailed(unavailable(f"the engine does not serve: {why}", refused=True))
-        if item.model != self._model:
+        if item.model != self._model or self._unloaded:
             raise ItemFailed(unknown_model(item.model, [self._model]))
         request, kind = item.request, item.request.WhichOneof("input")
         if kind is None:
@@ -321,7 +379,8 @@ class PythonEngine:
 
     def _on_worker(self) -> None:
         """Serving as long as one worker is there."""
-        health = SERVING if any(worker.ready for worker in self._workers) else DOWN
+        ready = any(worker.ready for worker in self._workers)
+        health = SERVING if ready or self._unloaded else DOWN
         if self._health == STARTING and not all(worker.ready for worker in self._workers):
             return
         self._health = health

@@ -61,18 +61,21 @@ class PythonWorker:
         options = self._options
         folders = [str(options.path)] if options.path is not None else []
         self._stalled = False
-        process = await asyncio.create_subprocess_exec(
-            options.python or sys.executable,
-            "-m",
-            CHILD_MODULE,
-            options.callable,
-            *(folders or [""]),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                options.python or sys.executable,
+                "-m",
+                CHILD_MODULE,
+                options.callable,
+                *(folders or [""]),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        except OSError as error:
+            raise WorkerLost(f"its interpreter cannot be started: {error}") from error
         self._child = ChildProcess(process, process.stderr, patience_s=_PATIENCE_S)
         try:
             async with asyncio.timeout(options.start_timeout):

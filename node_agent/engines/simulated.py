@@ -21,14 +21,25 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from typing import Any
+
+from pydantic import ValidationError
 
 from batchyard.v1 import node_service_pb2, types_pb2
-from node_agent.engines.interface import EngineError, EngineStartError, Item, Load, Result, Sink
+from node_agent.engines.interface import (
+    EngineError,
+    EngineStartError,
+    Item,
+    Load,
+    ModelRefused,
+    Result,
+    Sink,
+)
 from node_agent.engines.simulated_descriptor import describe, profile
 from node_agent.engines.simulated_directives import Fate
-from node_agent.engines.simulated_options import SimulatedOptions
+from node_agent.engines.simulated_options import SimulatedModel, SimulatedOptions
 from node_agent.engines.simulated_plan import plan_item
 from node_agent.engines.simulated_run import Group, Run
 
@@ -49,6 +60,7 @@ class SimulatedEngine:
         self._engine_id = engine_id
         self._options = options
         self._models = {model.name: model for model in options.models}
+        self._loading: dict[str, SimulatedModel] = {}
         self._profile = profile(options)
         self._health = node_service_pb2.ENGINE_HEALTH_STARTING
         self._runs: dict[int, Run] = {}  # all that are held, by dispatch id
@@ -70,7 +82,8 @@ class SimulatedEngine:
         self._empty: asyncio.Event | None = None
 
     def describe(self) -> node_service_pb2.EngineDescriptor:
-        return describe(self._engine_id, self._options)
+        models = {**self._models, **self._loading}
+        return describe(self._engine_id, self._options, models.values())
 
     def load(self) -> Load:
         load = Load(
@@ -80,6 +93,7 @@ class SimulatedEngine:
             model_states=dict.fromkeys(self._models, _MODEL_STATES[self._health]),
             profiles=dict.fromkeys(self._models, self._profile) if self._profile else {},
         )
+        load.model_states.update(dict.fromkeys(self._loading, types_pb2.MODEL_STATE_LOADING))
         if self._stalled_at is not None:
             load.health = node_service_pb2.ENGINE_HEALTH_STALLED
             load.message = "stalled on order"
@@ -141,6 +155,35 @@ class SimulatedEngine:
         self._end(run, self._now())
         self._report(run, EngineError(reason=reason, message="cancelled"), cut=True)
         self._turn_soon()
+
+    async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
+        """Pretend to load it, for `load_time`. Options are those of a configured model."""
+        try:
+            loaded = SimulatedModel.model_validate({**options, "name": model})
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in fault["loc"])
+            text = f"options of the model: {place}: {fault['msg']}"
+            reason = types_pb2.ERROR_REASON_INVALID_ARGUMENT
+            refusal = EngineError(reason=reason, message=text, field="options_json")
+            raise ModelRefused(refusal) from error
+        self._loading[model] = loaded
+        self._sink.changed()
+        try:
+            await asyncio.sleep(self._options.load_time)
+        finally:
+            del self._loading[model]
+        self._models[model] = loaded
+        self._sink.changed()
+
+    def why_not_unload(self, model: str) -> EngineError | None:  # noqa: ARG002
+        """Any can be."""
+        return None
+
+    async def unload_model(self, model: str) -> None:
+        """Forget it."""
+        self._models.pop(model, None)
+        self._sink.changed()
 
     def stall(self) -> None:
         """Become an engine that accepts and never answers. Its clock stands still."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from batchyard.v1 import node_service_pb2
-from node_agent.engines.simulated_options import SimulatedOptions
+from node_agent.engines.simulated_options import SimulatedModel, SimulatedOptions
 
 _MODES = {
     "static": node_service_pb2.ENGINE_MODE_STATIC,
@@ -13,9 +13,11 @@ _MODES = {
 }
 
 
-def describe(engine_id: str, options: SimulatedOptions) -> node_service_pb2.EngineDescriptor:
-    """Return the engine's identity, mode, slots and models."""
-    models = [
+def describe(
+    engine_id: str, options: SimulatedOptions, models: Iterable[SimulatedModel]
+) -> node_service_pb2.EngineDescriptor:
+    """Return the engine's identity, mode, slots and the models that it has now."""
+    described = [
         node_service_pb2.ModelDescriptor(
             model=model.name,
             base_model=model.base_model,
@@ -24,7 +26,7 @@ def describe(engine_id: str, options: SimulatedOptions) -> node_service_pb2.Engi
             resumable=True,
             task_types=model.task_types,
         )
-        for model in options.models
+        for model in models
     ]
     return node_service_pb2.EngineDescriptor(
         engine_id=engine_id,
@@ -34,7 +36,7 @@ def describe(engine_id: str, options: SimulatedOptions) -> node_service_pb2.Engi
         max_batch_size=options.batch_limit,
         look_ahead=options.look_ahead,
         kv_capacity_tokens=options.kv_capacity_tokens,
-        models=models,
+        models=described,
     )
 
 

@@ -52,6 +52,8 @@ class SimulatedOptions(BaseModel):
     """Times vary by up to this share, both ways; seeded."""
     warm_up: DurationS = 0.0
     """Time from start until it serves."""
+    load_time: DurationS = 0.0
+    """Time that a model takes to load (`batchyard models load`)."""
 
     output_tokens: int = Field(default=0, ge=0, le=1_000_000)
     """Natural length of an answer; 0: as many as max_tokens, or 16."""

@@ -57,7 +57,7 @@ class Works(Generic[Call]):
     """All items of one engine. `start` before use.
 
     `perform` runs one; `explain` turns what it raised into an error (None: it says itself what it
-    means, or is a fault of ours); `may_start` says whether the engine takes more now.
+    means, or is a fault of ours); `may_start` says whether the server of an item takes more now.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Works(Generic[Call]):
         look_ahead: int,
         perform: Callable[[Work[Call]], Awaitable[None]],
         explain: Callable[[Work[Call], BaseException], EngineError | None],
-        may_start: Callable[[], bool],
+        may_start: Callable[[Item], bool],
     ) -> None:
         self._slots = slots
         self._look_ahead = look_ahead
@@ -114,15 +114,24 @@ class Works(Generic[Call]):
         self._loop.call_soon(self._sink.finished, item.dispatch_id, result)
 
     def start_waiting(self) -> None:
-        """Start what fits the slots, in line."""
-        while self._waiting and self._may_start():
+        """Start what fits the slots, in line; what its server does not take now stands aside."""
+        aside: list[Work[Call]] = []
+        while self._waiting:
             work = self._waiting[0]
+            if not self._may_start(work.item):
+                aside.append(self._waiting.popleft())
+                continue
             if self.running_inputs and self.running_inputs + work.inputs > self._slots():
-                return
+                break
             self._waiting.popleft()
             self.running_inputs += work.inputs
             work.task = self._loop.create_task(self._run(work))
             work.task.add_done_callback(functools.partial(self._on_done, work))
+        self._waiting.extendleft(reversed(aside))
+
+    def runs(self, model: str) -> bool:
+        """Whether an item of the model runs."""
+        return any(w.task is not None and w.item.model == model for w in self._works.values())
 
     def begin(self, work: Work[Call]) -> None:
         """The engine took it: say so, once."""
@@ -136,9 +145,9 @@ class Works(Generic[Call]):
         if work is not None:
             self._end(work, _CANCELLED, EngineError(reason=reason, message="cancelled"))
 
-    def lose_waiting(self, message: str) -> None:
-        """Give back what waits: its engine is gone."""
-        for work in list(self._waiting):
+    def lose_waiting(self, message: str, model: str = "") -> None:
+        """Give back what waits, all or of one model: its server is gone."""
+        for work in [w for w in self._waiting if model in ("", w.item.model)]:
             self._end(work, _ERROR, unavailable(message, refused=True))
 
     def lose_running(self, error: EngineError) -> None:

@@ -1,42 +1,48 @@
 """How is an administrative command of the scheduler carried out?
 
-Only what the Hello's features name: the slots of an engine, and log levels.
+Only what the Hello's features name: the slots of an engine, log levels, and models.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from batchyard.v1 import node_service_pb2 as node
 from batchyard.v1 import types_pb2 as types
 from node_agent.core import events as ev
 from node_agent.driver import Driver
+from node_agent.models import Models, limit_of
 from node_agent.rpc.errors import error
 from service_kit import logs
 
 
 class Commands:
-    """Carries out commands, at once."""
+    """Carries out commands: at once, but for models, which take their time."""
 
-    def __init__(self, driver: Driver, log_level: str) -> None:
+    def __init__(self, driver: Driver, models: Models, log_level: str) -> None:
         self._driver = driver
+        self._models = models
         self._log_level = log_level
 
-    def run(self, command: node.Command) -> node.CommandResult:
-        """Do it, and say how it went. Never raises."""
+    def run(self, command: node.Command, reply: Callable[[node.CommandResult], None]) -> None:
+        """Do it, and say how it went when it is done. Never raises."""
+
+        def answer(fault: types.Error | None) -> None:
+            reply(node.CommandResult(command_id=command.command_id, error=fault))
+
         action = command.WhichOneof("action")
-        if action == "set_slots":
-            fault = self._set_slots(command.set_slots)
+        if action == "load_model":
+            self._models.load(command.load_model, limit_of(command), answer)
+        elif action == "unload_model":
+            self._models.unload(command.unload_model, limit_of(command), answer)
+        elif action == "set_slots":
+            answer(self._set_slots(command.set_slots))
         elif action == "set_log_level":
-            fault = self._set_log_level(command.set_log_level)
+            answer(self._set_log_level(command.set_log_level))
         else:
-            fault = error(
-                types.ERROR_REASON_UNSUPPORTED_FEATURE,
-                f"this agent cannot do {action or 'what was asked'}",
-                metadata={"feature": action or "unknown"},
-            )
-        result = node.CommandResult(command_id=command.command_id)
-        if fault is not None:
-            result.error.CopyFrom(fault)
-        return result
+            text = "this agent does not know what was asked of it: it is older than the scheduler"
+            reason = types.ERROR_REASON_UNSUPPORTED_FEATURE
+            answer(error(reason, text, metadata={"feature": "unknown"}))
 
     def _set_slots(self, action: node.SetSlots) -> types.Error | None:
         care = self._driver.engines.get(action.engine_id)

@@ -56,7 +56,7 @@ class Session:
         address: str,
         driver: Driver,
         make_hello: Callable[[cmd.SendHello], node.Hello],
-        on_command: Callable[[node.Command], node.CommandResult],
+        on_command: Callable[[node.Command, Callable[[node.CommandResult], None]], None],
         on_up: Callable[[node.Welcome], None],
         welcome_timeout_s: float,
         dialer: Dialer | None = None,
@@ -69,6 +69,7 @@ class Session:
         self._on_up = on_up
         self._welcome_timeout_s = welcome_timeout_s
         self._welcomed = False
+        self._over = False
 
     async def run(self) -> SessionEnd:
         """Dial, work until the stream ends, and say how it ended. Cancel it to half-close."""
@@ -86,6 +87,7 @@ class Session:
         except (grpc.RpcError, asyncio.InvalidStateError) as fault:
             return await _status(call, fault)
         finally:
+            self._over = True
             self._driver.outbox.detach()
             self._driver.post(ev.SessionClosed())
 
@@ -163,8 +165,13 @@ class Session:
         if events:
             self._driver.received(events)
         for command in message.commands:
-            self._driver.outbox.add_command_result(self._on_command(command))
+            self._on_command(command, self._answer)
         return _goodbye(message.goodbye) if message.HasField("goodbye") else None
+
+    def _answer(self, result: node.CommandResult) -> None:
+        """A command is done; its number means something in this session only."""
+        if not self._over:
+            self._driver.outbox.add_command_result(result)
 
     async def _half_close(self, call: Any, reading: asyncio.Task[SessionEnd]) -> None:
         """Leave in good order: the scheduler sees a clean end, not a broken stream."""

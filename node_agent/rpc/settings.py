@@ -14,7 +14,12 @@ from node_agent.rpc import durations
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 METHOD = "/batchyard.v1.NodeService/Connect"
 PROTOCOL_VERSION = 1
-FEATURES = ("set_slots", "set_log_level")  # by the names of Command's fields
+FEATURES = (
+    "load_model",
+    "unload_model",
+    "set_slots",
+    "set_log_level",
+)  # by the names of Command's fields
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 20_000),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
-from node_agent.engines.interface import EngineStartError
+from node_agent.engines.interface import EngineStartError, ModelRefused
 from node_agent.engines.llamacpp import LlamacppEngine
 from node_agent.engines.packaged_model import find_packaged_model
 from node_agent.engines.registry import build_engine
@@ -32,7 +33,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def engine(model_path: str, **options: Any) -> LlamacppEngine:
+def engine(model_path: str = "", **options: Any) -> LlamacppEngine:
     quick = {"poll_interval": "30ms", "restart_delay": "50ms", "threads": 1, "slots": 2}
     large = {"context_per_slot": 16000, "model": "m", "model_path": model_path}
     built = build_engine(engine_id="e", kind="llamacpp", options={**quick, **large, **options})
@@ -207,3 +208,65 @@ async def test_real_model_answers_in_parallel_and_continues() -> None:
         await bench.sink.until(lambda: bench.engine.load().running == 1)
         await bench.cancel(busy)
         await bench.until_idle(within_s=1.5)
+
+
+async def test_models_in_one_engine_share_its_slots_and_fail_alone(
+    tiny_model: str, tmp_path: Path
+) -> None:
+    """Several models in one engine: never more in all than slots; a death costs its own only."""
+    files = {"m": tiny_model, "other": str(tmp_path / "other.gguf")}
+    write_tiny_model(tmp_path / "other.gguf", seed=8)
+    given = {"model_path": "", "model": "", "models": files, "look_ahead": 1, "slots": 2}
+    async with serving(engine(**given, threads=1), "m") as bench:
+        described = bench.engine.describe()
+        assert [m.model for m in described.models] == ["m", "other"]
+        assert described.slots == 2
+        first = await start_long(bench)
+        other = bench.item(stream=True, **LONG)
+        third = bench.item(max_tokens=3)
+        other.model = third.model = "other"
+        bench.submit(other, third)
+        await bench.sink.until(lambda: bench.sink.pieces[other.dispatch_id])
+        await bench.sink.until(lambda: bench.engine.load().running == 2)
+        assert third.dispatch_id not in bench.sink.started
+        os.kill(pid_of(bench), signal.SIGKILL)
+        assert (await bench.sink.end(first)).error is not None
+        assert (await bench.sink.end(third.dispatch_id)).error is None
+        assert bench.engine.load().health == SERVING
+        assert (await bench.cancel(other.dispatch_id)).output_tokens
+        active = types_pb2.MODEL_STATE_ACTIVE
+        await bench.sink.until(lambda: bench.engine.load().model_states["m"] == active)
+        assert (await bench.run(bench.item(max_tokens=2))).error is None
+
+
+async def test_model_of_the_folder_is_loaded_and_unloaded(tmp_path: Path) -> None:
+    """Loading is seen; work is taken from the first answer on; a bad file leaves nothing behind."""
+    for name in ("m", "later"):
+        write_tiny_model(tmp_path / f"{name}.gguf")
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF but not really")
+    given = {"model_path": str(tmp_path / "m.gguf"), "model_folder": str(tmp_path)}
+    async with serving(engine(**given), "later") as bench:
+        built = bench.engine
+        assert isinstance(built, LlamacppEngine)
+        assert built.load().model_states["later"] == types_pb2.MODEL_STATE_AVAILABLE
+        assert [m.model for m in built.describe().models] == ["m"]
+        loading = asyncio.create_task(built.load_model("later", {}))
+        await bench.sink.until(lambda: len(built.describe().models) == 2)
+        assert built.load().model_states["later"] == types_pb2.MODEL_STATE_LOADING
+        error = (await bench.run(bench.item())).error
+        assert error is not None
+        assert error.refused
+        await loading
+        assert (await bench.run(bench.item(max_tokens=2))).error is None
+        children = psutil.Process().children()
+        await built.unload_model("later")
+        assert len(psutil.Process().children()) == len(children) - 1
+        assert [m.model for m in built.describe().models] == ["m"]
+        for name, options, words in (
+            ("broken", {}, "ended"),
+            ("x", {"file": "../m.gguf"}, "no file"),
+            ("x", {"threads": 9}, "not an option"),
+        ):
+            with pytest.raises(ModelRefused, match=words):
+                await built.load_model(name, options)
+        assert [m.model for m in built.describe().models] == ["m"]

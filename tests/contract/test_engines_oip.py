@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
-from node_agent.engines.interface import Item
+from node_agent.engines.interface import Item, ModelKeeper, ModelRefused
 from node_agent.engines.registry import build_engine
 from tests.unit.engines.oip_server import OipServerDouble, oip_server
 from tests.unit.engines.recording_sink import Bench, serving
@@ -130,6 +131,36 @@ async def test_model_that_is_not_ready_gets_no_work(server: OipServerDouble, ben
     active = types_pb2.MODEL_STATE_ACTIVE
     await bench.sink.until(lambda: bench.engine.load().model_states["double"] == active)
     assert (await bench.run(numbers(bench, 1))).error is None
+
+
+async def test_repository_loads_and_unloads_models(server: OipServerDouble, bench: Bench) -> None:
+    engine, active = bench.engine, types_pb2.MODEL_STATE_ACTIVE
+    assert isinstance(engine, ModelKeeper)
+    assert engine.load().model_states["spare"] == types_pb2.MODEL_STATE_AVAILABLE
+    server.blocked.clear()
+    loading = asyncio.create_task(engine.load_model("spare", {"priority": 3}))
+    await bench.sink.until(lambda: "spare" in [m.model for m in engine.describe().models])
+    assert engine.load().model_states["spare"] == types_pb2.MODEL_STATE_LOADING
+    item = numbers(bench, 1)
+    item.model = "spare"
+    error = (await bench.run(item)).error
+    assert error is not None
+    assert error.refused
+    server.blocked.set()
+    await loading
+    assert server.parameters["priority"].int64_param == 3
+    assert engine.load().model_states["spare"] == active
+    await engine.unload_model("spare")
+    assert [m.model for m in engine.describe().models] == ["double", "words"]
+    for model in ("double", "words"):
+        await engine.unload_model(model)
+    await bench.sink.until(lambda: len(engine.load().model_states) == 3)
+    assert engine.load().health == SERVING  # it can be told to load one
+    with pytest.raises(ModelRefused, match="failed to load"):
+        await engine.load_model("nobody", {})
+    assert not engine.describe().models
+    await engine.load_model("double", {})
+    assert (await bench.run(numbers(bench, 4))).outputs[0].tensors[0].data == b"\x08"
 
 
 async def test_tensor_that_does_not_fit_its_shape_is_the_callers_fault(bench: Bench) -> None:

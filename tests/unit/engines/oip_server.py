@@ -19,6 +19,8 @@ class OipServerDouble:
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.ready = {"double": True, "words": True}
+        self.unloaded = ["spare"]
+        self.parameters: dict[str, Any] = {}  # of the last load
         self.fails: tuple[grpc.StatusCode, str] | None = None
         self.blocked = asyncio.Event()
         self.blocked.set()
@@ -53,10 +55,25 @@ class OipServerDouble:
         return MESSAGES["ServerMetadata"](name="double", version="1")
 
     async def on_ModelReady(self, request: Any, _context: Any) -> Any:
-        return MESSAGES["Ready"](ready=self.ready[request.name])
+        return MESSAGES["Ready"](ready=self.ready.get(request.name, False))
 
     async def on_RepositoryIndex(self, _request: Any, _context: Any) -> Any:
-        return MESSAGES["Index"](models=[{"name": name} for name in self.ready])
+        loaded = [{"name": name, "state": "READY"} for name in self.ready]
+        return MESSAGES["Index"](models=[*loaded, *({"name": name} for name in self.unloaded)])
+
+    async def on_RepositoryModelLoad(self, request: Any, context: Any) -> Any:
+        if request.model_name not in self.unloaded:
+            await context.abort(grpc.StatusCode.INTERNAL, f"failed to load {request.model_name!r}")
+        await self.blocked.wait()
+        self.parameters = dict(request.parameters)
+        self.unloaded.remove(request.model_name)
+        self.ready[request.model_name] = True
+        return MESSAGES["Empty"]()
+
+    async def on_RepositoryModelUnload(self, request: Any, _context: Any) -> Any:
+        self.unloaded.append(request.model_name)
+        del self.ready[request.model_name]
+        return MESSAGES["Empty"]()
 
     async def on_ModelConfig(self, request: Any, _context: Any) -> Any:
         config = MESSAGES["ModelConfig"]()
