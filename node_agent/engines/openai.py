@@ -7,9 +7,13 @@ server drop the request.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import aiohttp
 
 from batchyard.v1 import node_service_pb2, types_pb2
+from node_agent.engines import openai_adapters
 from node_agent.engines.faults import (
     ItemFailed,
     broken,
@@ -101,6 +105,19 @@ class OpenaiEngine(ItemwiseEngine[Call]):
         elif self._works.waiting_inputs:
             load.waiting = self._works.waiting_inputs
         return load
+
+    async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
+        """Have the server load an adapter. `options` go into its call (`lora_path`)."""
+        await self._server.load_adapter(model, options)
+
+    def why_not_unload(self, model: str) -> EngineError | None:
+        """Only adapters can be, and not of every server."""
+        served = self._server.served
+        return openai_adapters.why_not(served, served.traits.unload, "unload", model)
+
+    async def unload_model(self, model: str) -> None:
+        """Have the server unload an adapter."""
+        await self._server.unload_adapter(model)
 
     def _new_guess(self) -> SlotGuess:
         options, served = self._options, self._server.served

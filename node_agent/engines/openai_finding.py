@@ -60,7 +60,19 @@ class Finder:
             NotReady: it does not answer as a server that is up.
         """
         now = self._models(await self._list(), served)
-        return {name: served.models.get(name, model) for name, model in now.items()}
+        known = {name: served.models.get(name, model) for name, model in now.items()}
+        return {**known, **served.asked}
+
+    async def find_model(self, served: Served, name: str) -> ServedModel:
+        """Return one model of its list as it is described there, not warmed up.
+
+        Raises:
+            NotReady: the server does not list it.
+        """
+        found = self._models(await self._list(), served).get(name)
+        if found is None:
+            raise NotReady(f"it does not list {name!r}")
+        return found
 
     async def warm_up(self, model: ServedModel) -> None:
         """Have `model` answer one token, as a chat, else as a plain text, else as a vector.
@@ -151,7 +163,8 @@ class Finder:
             raise NotReady(f"it did not answer {path} within {_ASK_S:g} s") from error
 
     def _models(self, listed: list[dict[str, Any]], served: Served) -> dict[str, ServedModel]:
-        public = {theirs: ours for ours, theirs in self._options.models.items()}
+        chosen = self._options.models and {**self._options.models, **served.added}
+        public = {theirs: ours for ours, theirs in chosen.items()}
         rows = [row for row in listed if not public or row["id"] in public]
         names = {row["id"]: public.get(row["id"], row["id"]) for row in rows}
         return {names[row["id"]]: _model(row, names, served) for row in rows}

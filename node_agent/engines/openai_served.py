@@ -42,6 +42,8 @@ class Served:
     priority_low_first: bool = False
     priority: PriorityMode = "omit"
     models: dict[str, ServedModel] = field(default_factory=dict)  # by public name
+    asked: dict[str, ServedModel] = field(default_factory=dict)  # to be loaded, not there yet
+    added: dict[str, str] = field(default_factory=dict)  # public name: theirs, loaded by us
 
     @property
     def takes_images(self) -> bool:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import aiohttp
 
 from batchyard.v1 import node_service_pb2, types_pb2
+from node_agent.engines import openai_adapters
+from node_agent.engines.faults import unavailable
 from node_agent.engines.guarded_process import GuardedProcess, free_port
-from node_agent.engines.interface import EngineStartError
+from node_agent.engines.interface import EngineStartError, ModelRefused
 from node_agent.engines.openai_finding import Finder, NotReady
 from node_agent.engines.openai_look import Looker, Sample
 from node_agent.engines.openai_options import OpenaiOptions
@@ -125,6 +128,50 @@ class OpenaiServer:
         """It said that a model is not there: list them again soon."""
         self._models_at = 0.0
 
+    async def load_adapter(self, name: str, options: Mapping[str, Any]) -> None:
+        """Have an adapter loaded, and answer a first request.
+
+        Raises:
+            ModelRefused: the server cannot, or it does not answer.
+        """
+        served, finder, session = self.served, self._finder, self.session
+        loading = served.traits.load
+        fault = openai_adapters.why_not(served, loading, "load", name)
+        if fault is not None or loading is None or finder is None or session is None:
+            raise ModelRefused(fault or unavailable("the server is not there"))
+        theirs = self._options.models.get(name, name)
+        served.models[name] = served.asked[name] = ServedModel(name=name, engine_name=theirs)
+        served.added[name] = theirs
+        self._changed()
+        try:
+            await openai_adapters.change(session, loading, theirs, options)
+            model = await finder.find_model(served, name)
+            await finder.warm_up(model)
+        except BaseException as error:
+            served.models.pop(name, None)
+            served.added.pop(name, None)
+            if isinstance(error, _SILENT):
+                raise ModelRefused(unavailable(f"the adapter does not answer: {error}")) from error
+            raise
+        finally:
+            served.asked.pop(name, None)
+        served.models[name] = model
+        self._changed()
+
+    async def unload_adapter(self, name: str) -> None:
+        """Have an adapter unloaded.
+
+        Raises:
+            ModelRefused: the server does not.
+        """
+        served, unloading = self.served, self.served.traits.unload
+        assert self.session is not None
+        assert unloading is not None
+        await openai_adapters.change(self.session, unloading, served.models[name].engine_name, {})
+        served.models.pop(name, None)
+        served.added.pop(name, None)
+        self._changed()
+
     async def _keep_up(self) -> None:
         delay_s = self._options.restart_delay
         while True:
@@ -224,7 +271,11 @@ class OpenaiServer:
 
     def _warm_rest(self) -> None:
         """Let the other models answer, one after the other, beside the work."""
-        waiting = [m for m in self.served.models.values() if m.state not in (ACTIVE, FAILED)]
+        served = self.served
+        settled = (ACTIVE, FAILED)
+        waiting = [
+            m for n, m in served.models.items() if m.state not in settled and n not in served.asked
+        ]
         if not waiting:
             return
         if self.served.traits.loads_on_demand:

@@ -65,6 +65,7 @@ class Loading(_Row):
 
     path: str
     name: str
+    needs: str  # how the server must be started to have it
 
 
 class Traits(_Row):

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
-from node_agent.engines.interface import EngineStartError
+from node_agent.engines.interface import EngineStartError, ModelKeeper, ModelRefused
 from node_agent.engines.openai import OpenaiEngine
 from node_agent.engines.registry import build_engine
 from tests.unit.engines.hostile_server import TEXT, HostileServer, hostile_server
@@ -233,6 +233,41 @@ async def test_adapters_are_found_while_it_runs_and_share_its_slots(server: Host
             await bench.cancel(dispatch_id)
         server.models.pop()
         await bench.sink.until(lambda: len(bench.engine.describe().models) == 1)
+
+
+async def test_adapter_is_loaded_and_unloaded_by_the_server(server: HostileServer) -> None:
+    """Loading is seen, and a first answer comes before work; a base model is never unloaded."""
+    async with serving(engine(server.url), "m") as bench:
+        built = bench.engine
+        assert isinstance(built, ModelKeeper)
+        server.adapter_may_load.clear()
+        loading = asyncio.create_task(built.load_model("lora", {"lora_path": "/adapters/a"}))
+        await bench.sink.until(lambda: "lora" in built.load().model_states)
+        assert built.load().model_states["lora"] == types_pb2.MODEL_STATE_LOADING
+        before = len(server.bodies)
+        server.adapter_may_load.set()
+        await loading
+        assert [body["model"] for body in server.bodies[before:]] == ["lora"]
+        assert built.load().model_states["lora"] == types_pb2.MODEL_STATE_ACTIVE
+        assert built.describe().models[1].base_model == "m"
+        assert built.why_not_unload("lora") is None
+        await built.unload_model("lora")
+        assert [model.model for model in built.describe().models] == ["m"]
+        stays = built.why_not_unload("m")
+        assert stays is not None
+        assert stays.reason == types_pb2.ERROR_REASON_UNSUPPORTED_FEATURE
+        with pytest.raises(ModelRefused, match="must be provided"):
+            await built.load_model("lora", {})
+        server.updates_adapters = False
+        with pytest.raises(ModelRefused, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING") as refused:
+            await built.load_model("lora", {"lora_path": "/a"})
+        assert refused.value.error.reason == types_pb2.ERROR_REASON_UNSUPPORTED_FEATURE
+        assert [model.model for model in built.describe().models] == ["m"]
+    server.owner = "somebody"
+    async with serving(engine(server.url), "m") as bench:
+        assert isinstance(bench.engine, ModelKeeper)
+        with pytest.raises(ModelRefused, match="cannot load models"):
+            await bench.engine.load_model("lora", {"lora_path": "/a"})
 
 
 async def test_guessed_slots_follow_what_the_engine_shows(server: HostileServer) -> None:

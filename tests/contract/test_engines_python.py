@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
-from node_agent.engines.interface import EngineStartError
+from node_agent.engines.interface import EngineStartError, ModelRefused
 from node_agent.engines.python import PythonEngine
 from node_agent.engines.registry import build_engine
 from tests.unit.engines.recording_sink import Bench, joined, serving
@@ -197,3 +197,24 @@ async def test_too_much_and_unknown_is_refused() -> None:
         error = (await bench.run(bench.item(""))).error
         assert error is not None
         assert error.field == "request.text"
+
+
+async def test_unloaded_function_has_no_process_until_it_is_loaded_again() -> None:
+    async with serving(engine(), "m") as bench:
+        built = bench.engine
+        assert isinstance(built, PythonEngine)
+        await built.unload_model("m")
+        assert pid_of(bench) is None
+        assert not built.describe().models
+        assert (built.load().health, built.load().model_states) == (
+            SERVING,
+            {"m": types_pb2.MODEL_STATE_AVAILABLE},
+        )
+        error = (await bench.run(bench.item())).error
+        assert error is not None
+        assert (error.reason, error.refused) == (types_pb2.ERROR_REASON_MODEL_NOT_FOUND, True)
+        with pytest.raises(ModelRefused, match="no other"):
+            await built.load_model("other", {})
+        await built.load_model("m", {})
+        assert [model.model for model in built.describe().models] == ["m"]
+        assert joined(await bench.run(bench.item("a"))) == "answer to a"

@@ -14,6 +14,7 @@ from node_agent.core import events as ev
 from node_agent.core.items import Fault
 from tests.unit.agent.agent_world import (
     SECOND,
+    E,
     World,
     batch,
     credit,
@@ -535,3 +536,44 @@ def test_the_core_imports_nothing_that_waits_reads_or_sends() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# Models that are to be unloaded.
+
+
+def close(model: str, grace_s: float | None = 10) -> ev.ModelClosed:
+    return ev.ModelClosed(E, model, None if grace_s is None else int(grace_s * SECOND))
+
+
+def test_a_closed_model_takes_no_more_and_may_go_when_what_it_holds_is_through() -> None:
+    world = World(slots=2, look_ahead=2)
+    world.ready()
+    world.step(batch(item(1, model="a"), item(2, model="a"), item(3, model="a")))
+    out = world.step(close("a"), batch(item(4, model="a")))
+    assert (results(out)[4].reason, results(out)[4].kind) == (
+        "NODE_DRAINING",
+        OutcomeKind.REFUSED,
+    )
+    world.finish(1)
+    assert 4 not in results(world.step(batch(item(5, model="b"))))  # another model goes on
+    world.finish(2)
+    assert of(cmd.DropModel, world.commands) == []  # the one that waited runs now
+    assert of(cmd.DropModel, world.finish(3)) == [cmd.DropModel(E, "a")]
+    assert of(cmd.DropModel, world.step()) == []  # told once
+    assert results(world.step(batch(item(6, model="a"))))[6].reason == "NODE_DRAINING"
+    world.step(ev.ModelReopened(E, "a"))
+    assert 7 not in results(world.step(batch(item(7, model="a"))))
+
+
+def test_what_still_runs_when_the_grace_is_over_goes_back() -> None:
+    world = World(slots=2)
+    world.ready()
+    world.step(batch(item(1, model="a"), item(2, model="b")))
+    world.step(close("a", 10))
+    out = world.advance(10)
+    assert [c.dispatch_id for c in of(cmd.CancelItem, out)] == [dispatch_id(1)]
+    assert of(cmd.DropModel, out) == []  # its engine is not through with it
+    out = world.finish(1, complete=False)
+    assert results(out)[1].kind is OutcomeKind.REFUSED
+    assert of(cmd.DropModel, out) == [cmd.DropModel(E, "a")]
+    assert of(cmd.DropModel, world.step(close("idle", None))) == [cmd.DropModel(E, "idle")]

@@ -156,6 +156,14 @@ class AgentMachine(RuleBasedStateMachine):
             self._do(ev.SlotsLimited(E, slots))
 
     @rule(grace=st.none() | SOON)
+    def model_is_closed(self, grace: int | None) -> None:
+        self._do(ev.ModelClosed(E, "", grace))
+
+    @rule()
+    def model_is_opened(self) -> None:
+        self._do(ev.ModelReopened(E, ""))
+
+    @rule(grace=st.none() | SOON)
     def scheduler_drains(self, grace: int | None) -> None:
         self._do(ev.DrainRequested(grace_ns=grace, own=False, terminate=False))
 

@@ -25,6 +25,9 @@ class HostileServer:
         self.owner = "vllm"
         self.models: list[dict[str, Any]] = [{"id": "m", "max_model_len": 4096}]
         self.takes_priority = False
+        self.updates_adapters = True
+        self.adapter_may_load = asyncio.Event()
+        self.adapter_may_load.set()
         self.loading = 0  # requests that are still answered with 503
         self.hangs = False
         self.runs_at_once = 1000
@@ -44,6 +47,8 @@ class HostileServer:
         app.router.add_post("/v1/chat/completions", self._generate)
         app.router.add_post("/v1/completions", self._generate)
         app.router.add_post("/v1/embeddings", self._embed)
+        app.router.add_post("/v1/load_lora_adapter", self._load)
+        app.router.add_post("/v1/unload_lora_adapter", self._unload)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -70,6 +75,21 @@ class HostileServer:
             f'vllm:num_requests_waiting{{engine="0"}} {self.open - running}\n'
             'vllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1.0\n'
         )
+
+    async def _load(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if not self.updates_adapters:
+            return _error(404, "Not Found")
+        if not body.get("lora_path"):
+            return _error(400, "Both 'lora_name' and 'lora_path' must be provided.")
+        await self.adapter_may_load.wait()
+        self.models.append({"id": body["lora_name"], "parent": "m"})
+        return web.Response(text="Success")
+
+    async def _unload(self, request: web.Request) -> web.Response:
+        name = (await request.json())["lora_name"]
+        self.models = [row for row in self.models if row["id"] != name]
+        return web.Response(text="Success")
 
     async def _embed(self, request: web.Request) -> web.Response:
         body = await request.json()
