@@ -99,9 +99,11 @@ def _fill_load(message: node.EngineLoad, care: EngineCare) -> None:
     if load.output_tokens_per_s is not None:
         message.output_tokens_per_second = load.output_tokens_per_s
     measured = care.service_times.profiles()
-    for name in load.model_states.keys() | load.profiles.keys() | measured.keys():
-        model = message.models.add(model=name)
-        model.state = load.model_states.get(name, model.state)
+    for (
+        name,
+        state,
+    ) in load.model_states.items():  # what was measured of one that is gone is not told
+        model = message.models.add(model=name, state=state)
         profile = measured.get(name) or load.profiles.get(name)
         if profile is not None:
             model.profile.CopyFrom(profile)

@@ -99,6 +99,8 @@ class ReportReceived:
     inactive_models: dict[str, list[str]] = field(default_factory=dict)  # by engine id
     # By engine id: preemptions since its start, share of its KV memory in use; None: unknown.
     pressure: dict[str, tuple[int | None, float | None]] = field(default_factory=dict)
+    # By engine id and model: why it is inactive, in a word of `ModelSpec`; only where it is said.
+    inactive_words: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

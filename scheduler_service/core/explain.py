@@ -51,7 +51,8 @@ class Placed:
 class Waits:
     """What a request waits for, now."""
 
-    code: str  # "pool_paused", "behind_others", "no_credit", "no_node", "no_fit", "retry_later"
+    # "pool_paused", "behind_others", "no_credit", "loading", "no_node", "no_fit", "retry_later"
+    code: str
     ahead: int = 0  # that would go first, about
     start_bound: int = 0  # dispatches of the pool until it starts, at most; 0: no bound
     candidates: list[Candidate] = field(default_factory=list)
@@ -125,7 +126,7 @@ def _code(request: Request, pool: Pool, found: Sequence[Candidate]) -> str:
     if not request.in_queue:
         return "retry_later"
     if not pool.usable:
-        return "no_node"
+        return "loading" if any(w == "loading" for _, w in pool.unusable) else "no_node"
     words = [c.filtered_by for c in found[: len(pool.usable)]]
     if "" in words:
         return "behind_others"

@@ -44,6 +44,11 @@ ACCESS_GRANTED: Final = "access_granted"
 ACCESS_CHANGED: Final = "access_changed"
 ACCESS_REVOKED: Final = "access_revoked"
 POLICY_UPDATED: Final = "policy_updated"
+MODEL_LOAD: Final = "model_load"  # an operator asked for it
+MODEL_LOADED: Final = "model_loaded"
+MODEL_UNLOAD: Final = "model_unload"  # likewise
+MODEL_UNLOADED: Final = "model_unloaded"
+MODEL_FAILED: Final = "model_failed"  # to load, or to unload
 SUSPECTED: Final = "suspected"
 POISONED: Final = "poisoned"
 HEDGED: Final = "hedged"
@@ -94,6 +99,11 @@ PUBLIC: Final = frozenset(
         ACCESS_CHANGED,
         ACCESS_REVOKED,
         POLICY_UPDATED,
+        MODEL_LOAD,
+        MODEL_LOADED,
+        MODEL_UNLOAD,
+        MODEL_UNLOADED,
+        MODEL_FAILED,
     }
 )
 

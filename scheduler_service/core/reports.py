@@ -89,8 +89,9 @@ def _load_changed(node: Node, event: ReportReceived) -> bool:
         changed |= healthy is not engine.spec.healthy
         engine.spec.healthy = healthy
         inactive = event.inactive_models.get(engine_id, ())
+        words = event.inactive_words.get(engine_id) or {}
         for model in engine.models.values():
-            active = model.model not in inactive
-            changed |= active is not model.active
-            model.active = active
+            active, word = model.model not in inactive, words.get(model.model, "")
+            changed |= active is not model.active or word != model.word
+            model.active, model.word = active, word
     return changed

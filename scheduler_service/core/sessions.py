@@ -230,12 +230,14 @@ def _build_engines(node: Node, spec: NodeSpec, old: Node | None) -> None:
 
 
 def _keep_health(engine: Engine, spec: EngineSpec) -> None:
-    """A description says nothing of health: what the last report said holds until the next."""
+    """A description says nothing of health: what the last report said holds until the next. A
+    model that is new here gets no work before a report that may say that it is still loading.
+    """
     spec.healthy = engine.spec.healthy
     for model in spec.models:
         known = engine.models.get(model.model)
-        if known is not None:
-            model.active = known.active
+        model.active = known is not None and known.active
+        model.word = known.word if known is not None else "loading"
 
 
 def set_serving_health(node: Node) -> None:

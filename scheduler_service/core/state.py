@@ -353,4 +353,5 @@ def why_unusable(engine: Engine, model: str) -> str:
         return "disconnected"
     if not engine.spec.healthy:
         return "engine_down"
-    return "" if engine.models[model].active else "model_inactive"
+    spec = engine.models[model]
+    return "" if spec.active else spec.word or "model_inactive"

@@ -219,6 +219,7 @@ class ModelSpec:
     streaming: bool = True
     task_types: tuple[str, ...] = ()  # empty: the node's
     active: bool = True
+    word: str = ""  # why it is not active: "loading", "unloading", "failed"; empty: not said
     configured_service: Duration = 0  # mean service time by its profile; 0: unknown
     prefill_rate: float = 0.0  # prompt tokens per second by its profile; 0: unknown
     # By its profile: (inputs that run, time per output token of each), rising. Empty: unknown.

@@ -34,6 +34,8 @@ _BY_OPERATORS: Final = frozenset(
         records.ACCESS_CHANGED,
         records.ACCESS_REVOKED,
         records.POLICY_UPDATED,
+        records.MODEL_LOAD,
+        records.MODEL_UNLOAD,
     }
 )
 _EXPIRED: Final = frozenset({Reason.DEADLINE_EXCEEDED, Reason.MAX_WAIT_EXCEEDED})
@@ -74,6 +76,11 @@ _TEXT: Final[dict[str, str]] = {
     records.ACCESS_CHANGED: "access was changed by hand: {what}",
     records.ACCESS_REVOKED: "access was revoked: {what}",
     records.POLICY_UPDATED: "policies changed: {changes}",
+    records.MODEL_LOAD: "{engine} of {node_id} is to load {pool}",
+    records.MODEL_LOADED: "{engine} of {node_id} has loaded {pool}",
+    records.MODEL_UNLOAD: "{engine} of {node_id} is to unload {pool}",
+    records.MODEL_UNLOADED: "{engine} of {node_id} has unloaded {pool}",
+    records.MODEL_FAILED: "{pool} on {engine} of {node_id}: {message}",
     records.LEDGER_HEALED: "the books of {node_id} were corrected: {what}",
     records.SUSPECTED: "request {request_id} was on nodes that failed ({nodes}): it runs alone",
     records.HEDGED: (

@@ -21,6 +21,10 @@ WAITS: Final[dict[str, dict[Language, str]]] = {
         "en": "All that could run it in {pool} is full; it runs when a slot becomes free.",
         "zh": "{pool} 中能运行它的节点都已满，有槽位空出后运行。",
     },
+    "loading": {
+        "en": "{pool} is being loaded: it runs when a first request of it was answered.",
+        "zh": "{pool} 正在加载，应答第一个预热请求后运行。",
+    },
     "no_node": {
         "en": "No node takes work for {pool}: start an agent that has it, or uncordon one.",
         "zh": "没有节点为 {pool} 接收工作：请启动装有该模型的代理，或恢复被隔离的节点。",

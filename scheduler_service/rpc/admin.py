@@ -1,7 +1,6 @@
 """What can operators call? AdminService: decode, ask the report, encode.
 
-Reads are views of the core's state; `admin_changes.py` has the calls that change something. What is
-not built answers UNIMPLEMENTED.
+Reads are views of the core's state; `admin_changes.py` has the calls that change something.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from scheduler_service.rpc import paging, status
 from scheduler_service.rpc.admin_changes import AdminChanges
 from scheduler_service.rpc.admin_explain import AdminExplain
 from scheduler_service.rpc.admin_holds import AdminHolds
+from scheduler_service.rpc.admin_models import AdminModels, Commanded
 from scheduler_service.rpc.admin_policy import AdminPolicy
 from scheduler_service.rpc.convert import parse
 from scheduler_service.rpc.validate import Refused
@@ -44,20 +44,19 @@ from scheduler_service.security.principals import current
 
 SERVICE: Final = "batchyard.v1.AdminService"
 EVENTS_PER_MESSAGE: Final = 1_000
-# RPCs of the contract that this version does not have, by the feature they belong to.
-UNBUILT: Final = {
-    "LoadModel": "load_model",
-    "UnloadModel": "unload_model",
-}
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 M = TypeVar("M", bound=Message)
 
 
+class NodeStream(NodeView, Commanded, Protocol):
+    """An agent's session."""
+
+
 class Sessions(Protocol):
     """The node port, as far as operators see it."""
 
-    def session(self, node_id: str, epoch: int) -> NodeView | None:
+    def session(self, node_id: str, epoch: int) -> NodeStream | None:
         """An open session."""
 
 
@@ -98,6 +97,7 @@ class AdminPort:
         self._policy = AdminPolicy(
             driver, eventlog, clock, config=config, on_changed=on_policy or _nobody
         )
+        self._models = AdminModels(self._reports, sessions.session, clock)
         self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)
 
     @property
@@ -119,6 +119,8 @@ class AdminPort:
             "CordonNode": _unary(pb.CordonNodeRequest, self._changes.cordon_node),
             "UncordonNode": _unary(pb.UncordonNodeRequest, self._changes.uncordon_node),
             "DrainNode": _unary(pb.DrainNodeRequest, self._changes.drain_node),
+            "LoadModel": _unary(pb.LoadModelRequest, self._models.load_model),
+            "UnloadModel": _unary(pb.UnloadModelRequest, self._models.unload_model),
             "ListQueues": _unary(pb.ListQueuesRequest, self.list_queues),
             "ListRequests": _unary(pb.ListRequestsRequest, self.list_requests),
             "GetRequest": _unary(pb.GetRequestRequest, self.get_request),
@@ -134,8 +136,6 @@ class AdminPort:
             "ListEvents": _unary(pb.ListEventsRequest, self.list_events),
             "WatchEvents": _stream(pb.WatchEventsRequest, self.watch_events),
         }
-        for name, feature in UNBUILT.items():
-            methods[name] = grpc.unary_unary_rpc_method_handler(_unbuilt(feature))
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def close(self) -> None:
@@ -342,10 +342,3 @@ def _stream(
             await status.abort_with(context, refused.error)
 
     return grpc.unary_stream_rpc_method_handler(handler)
-
-
-def _unbuilt(feature: str) -> Callable[[bytes, Context], Awaitable[bytes]]:
-    async def handler(_data: bytes, context: Context) -> bytes:
-        await status.abort_unbuilt(context, feature)
-
-    return handler

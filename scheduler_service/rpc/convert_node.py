@@ -47,6 +47,11 @@ _MODES: Final = {
     pb.ENGINE_MODE_STATIC: EngineMode.STATIC,
     pb.ENGINE_MODE_CONTINUOUS: EngineMode.CONTINUOUS,
 }
+_WORDS: Final = {
+    types_pb2.MODEL_STATE_LOADING: "loading",
+    types_pb2.MODEL_STATE_UNLOADING: "unloading",
+    types_pb2.MODEL_STATE_FAILED: "failed",
+}
 _REASONS: Final = {int(reason): reason for reason in Reason if reason is not Reason.NONE}
 _BY_CODE: Final = {  # google.rpc.Code: for reasons that this version does not know
     1: Reason.CANCELLED_BY_CLIENT,
@@ -192,6 +197,7 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
     if not 1 <= engine.slots <= SLOTS_MAX:
         raise _invalid(f"{path}.slots", f"must be 1 to {SLOTS_MAX:,}")
     inactive = set(_inactive(load)) if load is not None else set()
+    words = _words(load) if load is not None else {}
     services = _services(engine, load)
     profiles = {m.model: m.profile for m in load.models} if load is not None else {}
     models = []
@@ -199,6 +205,7 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
         if not 1 <= len(model.model) <= 256:
             raise _invalid(f"{path}.models[{index}].model", "must have 1 to 256 characters")
         models.append(_model(model, inactive, services.get(model.model, 0)))
+        models[-1].word = words.get(model.model, "")
         if model.model in profiles:
             _take_profile(models[-1], mode, profiles[model.model])
     names = [model.model for model in models]
@@ -270,6 +277,11 @@ def _inactive(load: pb.EngineLoad) -> list[str]:
     return [model.model for model in load.models if model.state not in served]
 
 
+def _words(load: pb.EngineLoad) -> dict[str, str]:
+    """Why models are not served now, where it is said."""
+    return {model.model: _WORDS[model.state] for model in load.models if model.state in _WORDS}
+
+
 def _services(engine: pb.EngineDescriptor, load: pb.EngineLoad | None) -> dict[str, Duration]:
     """Mean service time of a lone request by the models' profiles, where they have one."""
     per_token = engine.mode == pb.ENGINE_MODE_CONTINUOUS
@@ -305,6 +317,9 @@ def report_event(node_id: str, epoch: int, report: pb.NodeReport) -> ReportRecei
         inactive = _inactive(load)
         if inactive:
             event.inactive_models[load.engine_id] = inactive
+            words = _words(load)
+            if words:
+                event.inactive_words[load.engine_id] = words
         preemptions = load.preemptions if load.HasField("preemptions") else None
         kv_use = load.kv_utilization if load.HasField("kv_utilization") else None
         if preemptions is not None or kv_use is not None:

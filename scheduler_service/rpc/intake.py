@@ -37,6 +37,8 @@ FEATURES: Final = (
     "pause_pool",
     "freeze_autoscale",
     "set_log_level",
+    "load_model",
+    "unload_model",
 )
 MAX_TRACESTATE: Final = 512  # characters; a longer one is dropped, not truncated
 _DENIED: Final = {

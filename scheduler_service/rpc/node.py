@@ -144,6 +144,7 @@ class NodePort:
         """It is over."""
         self.sessions.pop((session.node_id, session.epoch), None)
         self.post(SessionBroken(session.node_id, session.epoch, goodbye))
+        session.commands.lose()
         log.info("session has ended", extra={"event": "session_ended", **_fields(session)})
 
     def fault(self, what: str, error: Exception) -> None:

@@ -210,10 +210,11 @@ class NodeReader:
             spec = convert_node.node_spec(session.descriptor, report)
             self._port.post(NodeDescribed(session.node_id, session.epoch, spec))
         self._port.post(convert_node.report_event(session.node_id, session.epoch, report))
+        session.commands.reported()
 
     def _command_results(self, results: Any) -> None:
-        """No commands are sent yet: nothing waits for these."""
-        log.debug("node %s answers %d commands", self._session.node_id, len(results))
+        """Commands were done, or could not be."""
+        self._session.commands.answer(results)
 
     def _drain(self, drain: pb.Drain) -> None:
         session = self._session

@@ -30,6 +30,7 @@ from scheduler_service.core.types import NEVER, Batch, Instant
 from scheduler_service.rpc import status
 from scheduler_service.rpc.handover import bake
 from scheduler_service.rpc.node_batches import BatchQueue
+from scheduler_service.rpc.node_commands import CommandQueue
 from scheduler_service.rpc.node_settings import PROTOCOL_VERSION, Identity, NodePortSettings
 from scheduler_service.rpc.ports import Tracer
 
@@ -92,6 +93,7 @@ class AgentSession:
         self._batches = BatchQueue(tracer, settings.max_message_bytes, baker)
         self._cancels: deque[tuple[int, Sequence[int], Reason]] = deque()  # after that batch
         self._drains: deque[tuple[int, DrainNode]] = deque()  # likewise
+        self.commands = CommandQueue(self._wake.set)
         self._ping_due = False
         self._pings = 0  # the last nonce
         self._pinged_at: Instant = 0
@@ -271,6 +273,8 @@ class AgentSession:
             )
         if self._drains and self._drains[0][0] <= self._batches.sent:
             _pack_drain(message.drain, self._drains.popleft()[1])
+        if self.commands.waiting:
+            message.commands.extend(self.commands.take())
         if self._ping_due:
             self._ping_due = False
             self._pings += 1

@@ -228,13 +228,3 @@ async def abort(
         context,
         error(reason, message, field=field, metadata=metadata, retry_after=retry_after_ns),
     )
-
-
-async def abort_unbuilt(context: grpc.aio.ServicerContext[Any, Any], feature: str) -> NoReturn:
-    """End the RPC with UNIMPLEMENTED: this version does not have the feature. Raises."""
-    await abort(
-        context,
-        Reason.UNSUPPORTED_FEATURE,
-        f"{feature} is not built in this version; GetServerInfo.features lists what is",
-        metadata={"feature": feature},
-    )

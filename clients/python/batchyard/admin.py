@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from batchyard.async_admin import AsyncAdmin
@@ -137,6 +137,30 @@ class Admin:
         """Cordons the node; what still runs after `grace` is moved. See AsyncAdmin."""
         return self._loop.run(
             self._core.drain(node_id, grace=grace, reason=reason, terminate=terminate)
+        )
+
+    def load_model(
+        self,
+        node_id: str,
+        model: str,
+        *,
+        engine_id: str = "",
+        options: Mapping[str, object] | None = None,
+        reason: str = "",
+    ) -> Node:
+        """Begins to load a model on a node, where its engine can. See AsyncAdmin."""
+        return self._loop.run(
+            self._core.load_model(
+                node_id, model, engine_id=engine_id, options=options, reason=reason
+            )
+        )
+
+    def unload_model(
+        self, node_id: str, model: str, *, engine_id: str = "", reason: str = ""
+    ) -> Node:
+        """Begins to unload a model from a node, when what runs of it is through."""
+        return self._loop.run(
+            self._core.unload_model(node_id, model, engine_id=engine_id, reason=reason)
         )
 
     def requests(

@@ -12,7 +12,8 @@ The admin address is the argument, else BATCHYARD_ADMIN_ADDRESS, else 127.0.0.1:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -46,6 +47,7 @@ from batchyard.v1 import (
     ListNodesRequest,
     ListQueuesRequest,
     ListRequestsRequest,
+    LoadModelRequest,
     Node,
     NodeAvailability,
     NodeHealth,
@@ -60,6 +62,7 @@ from batchyard.v1 import (
     SetLogLevelRequest,
     UncordonNodeRequest,
     UnfreezeAutoscaleRequest,
+    UnloadModelRequest,
     UpdatePolicyRequest,
     UpdatePolicyResponse,
     WatchEventsRequest,
@@ -169,6 +172,41 @@ class AsyncAdmin:
             write_duration(request.grace, parse_duration(grace, "grace"))
             request.grace.SetInParent()
         return await self._node_call("DrainNode", request)
+
+    async def load_model(
+        self,
+        node_id: str,
+        model: str,
+        *,
+        engine_id: str = "",
+        options: Mapping[str, object] | None = None,
+        reason: str = "",
+    ) -> Node:
+        """Begins to load a model on a node, where its engine can; `node.report` has its state, and
+        an event tells the end: "model_loaded" or "model_failed".
+
+        `engine_id` may be left out where the node has one engine. `options` are the engine's own.
+        Raises UnsupportedFeature where it cannot load models.
+        """
+        request = LoadModelRequest(
+            node_id=node_id,
+            engine_id=engine_id,
+            model=model,
+            options_json=json.dumps(dict(options)) if options else "",
+            reason=reason,
+        )
+        return await self._node_call("LoadModel", request)
+
+    async def unload_model(
+        self, node_id: str, model: str, *, engine_id: str = "", reason: str = ""
+    ) -> Node:
+        """Begins to unload a model from a node: nothing new of it, and when what runs is through,
+        it goes. An event tells the end: "model_unloaded" or "model_failed".
+        """
+        request = UnloadModelRequest(
+            node_id=node_id, engine_id=engine_id, model=model, reason=reason
+        )
+        return await self._node_call("UnloadModel", request)
 
     async def requests(
         self, matching: RequestFilter | None = None, *, page_size: int = 0

@@ -58,7 +58,7 @@ async def test_hello_says_who_the_node_is_and_what_it_has(
     assert hello.node_id == "n1"
     assert 1 <= len(hello.boot_id) <= 64
     assert hello.protocol_version == 1
-    assert set(hello.features) == {"set_slots", "set_log_level"}
+    assert set(hello.features) == {"load_model", "unload_model", "set_slots", "set_log_level"}
     engine = hello.descriptor.engines[0]
     assert (engine.engine_id, engine.kind, engine.slots) == ("simulated", "simulated", 3)
     assert [m.model for m in engine.models] == ["simulated"]
@@ -357,15 +357,15 @@ async def test_commands_are_carried_out_or_refused_by_name(
         commands=[
             node.Command(command_id=1, set_slots=node.SetSlots(engine_id="simulated", slots=2)),
             node.Command(command_id=2, set_slots=node.SetSlots(engine_id="simulated", slots=9)),
-            node.Command(command_id=3, load_model=node.LoadModel(model="m")),
+            node.Command(command_id=3, load_model=node.LoadModel(engine_id="x", model="m")),
             node.Command(command_id=4, set_log_level=node.SetLogLevel(level="loud")),
         ]
     )
-    await session.until(lambda: any(m.command_results for m in session.messages))
+    await session.until(lambda: sum(len(m.command_results) for m in session.messages) == 4)
     results = {r.command_id: r.error for m in session.messages for r in m.command_results}
     assert not results[1].reason
     assert results[2].field == "set_slots.slots"
-    assert results[3].reason == types.ERROR_REASON_UNSUPPORTED_FEATURE
+    assert results[3].reason == types.ERROR_REASON_RESOURCE_NOT_FOUND
     assert results[4].field == "set_log_level.level"
     described = [m.descriptor for m in session.messages if m.HasField("descriptor")]
     assert described[-1].engines[0].slots == 2

@@ -14,7 +14,7 @@ from batchyard.v1 import node_service_pb2, report_pb2, types_pb2
 from scheduler_service.core.events import SessionBroken
 from scheduler_service.core.outcomes import NodeAvailability, Reason
 from scheduler_service.core.settings import AutoscaleSettings, CoreSettings
-from scheduler_service.rpc.admin import SERVICE, UNBUILT
+from scheduler_service.rpc.admin import SERVICE
 from tests.integration.scheduler.admin_world import View, refusal, serving
 from tests.unit.scheduler.small_world import EPOCH_NS, SmallWorld
 
@@ -267,15 +267,6 @@ async def test_a_lost_or_unknown_node_cannot_be_changed() -> None:
             served.stub.CordonNode(pb.CordonNodeRequest(node_id="n0", reason="x" * 257))
         )
     assert field == "reason"
-
-
-@pytest.mark.parametrize(("name", "feature"), sorted(UNBUILT.items()))
-async def test_what_is_not_built_says_so(name: str, feature: str) -> None:
-    async with serving(SmallWorld()) as served:
-        method = getattr(served.stub, name)
-        code, reason, metadata, _ = await refusal(method(getattr(pb, f"{name}Request")()))
-    assert (code, reason) == (grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_FEATURE")
-    assert metadata == {"feature": feature}
 
 
 @dataclass

@@ -198,6 +198,8 @@ FEATURES_TRIED = {
     "set_log_level": (
         "test_admin_holds.py::test_the_log_level_changes_at_once_and_back_to_what_is_configured"
     ),
+    "load_model": "test_admin_models.py::test_a_load_is_answered_once_the_agent_has_begun",
+    "unload_model": "test_admin_models.py::test_what_the_agent_refuses_is_the_callers_error",
 }
 
 

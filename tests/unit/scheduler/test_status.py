@@ -114,17 +114,3 @@ def test_no_words_of_others_make_trailers_too_large(text: str) -> None:
     rich = status.fitting_status(failure, large_result())
     assert rich.ByteSize() <= status.MAX_DETAILS
     assert [d for d in rich.details if d.Is(error_details_pb2.ErrorInfo.DESCRIPTOR)]
-
-
-def test_features_that_are_not_built_are_named() -> None:
-    async def caught() -> Any:
-        class Context:
-            async def abort(self, code: Any, message: str, trailers: Any) -> None:
-                raise RuntimeError((code, message, dict(trailers)))
-
-        context: Any = Context()
-        await status.abort_unbuilt(context, "jobs")
-
-    with pytest.raises(RuntimeError, match="jobs is not built") as error:
-        caught().send(None)
-    assert error.value.args[0][0] is grpc.StatusCode.UNIMPLEMENTED

@@ -21,7 +21,7 @@ ENTRIES = {
     "top": Entry(_AT + "top:top", "Follow it live on the whole terminal: the dashboard's twin."),
     "report": Entry(_AT + "report:report", "The report over a window, with a diagnosis in words."),
     "nodes": Entry(_AT + "nodes:nodes", "List, show, cordon, uncordon, drain.", ("node",)),
-    "models": Entry(_AT + "models:models", "List the models that can be asked for.", ("model",)),
+    "models": Entry(_AT + "models:models", "List, load, unload models.", ("model",)),
     "queues": Entry(_AT + "queues:queues", "List what waits, pause, resume.", ("queue",)),
     "autoscale": Entry(_AT + "autoscale:autoscale", "Freeze the autoscaler, or unfreeze it."),
     "policy": Entry(

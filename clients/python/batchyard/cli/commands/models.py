@@ -1,10 +1,11 @@
-"""`batchyard models`: what can be asked for."""
+"""`batchyard models`: what can be asked for, and on which nodes."""
 
 from __future__ import annotations
 
 import click
 
 from batchyard.cli.asks import ask, take
+from batchyard.cli.commands.model_changes import load, unload
 from batchyard.cli.nouns import NounGroup
 from batchyard.cli.options import pass_settings, server_options
 from batchyard.cli.output import emit_list
@@ -13,7 +14,7 @@ from batchyard.cli.settings import Settings
 
 @click.group(cls=NounGroup)
 def models() -> None:
-    """List the models that can be asked for."""
+    """List the models that can be asked for, load and unload them."""
 
 
 @models.command(name="list")
@@ -33,3 +34,7 @@ def list_models(settings: Settings) -> None:
         id_key="model",
         empty="no models; start a node: batchyard agent -c agent.yaml",
     )
+
+
+models.add_command(load)
+models.add_command(unload)
