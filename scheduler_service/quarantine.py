@@ -21,7 +21,7 @@ from typing import Final
 from scheduler_service.clock import Clock
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import Duration, Request
-from scheduler_service.rpc.convert import Parsed, body_hash, fingerprint
+from scheduler_service.rpc.convert import Parsed, fingerprint
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.state_file import replace_document
 
@@ -66,7 +66,7 @@ class Quarantine:
         """
         if _likeness(parsed.request) not in self.alike:
             return
-        body = self._bodies.get(body_hash(parsed.message, parsed.fields).hex())
+        body = self._bodies.get(fingerprint(parsed.data).hex())
         if body is None:
             return
         left_s = body.until_s - self._now_s()

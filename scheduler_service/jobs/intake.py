@@ -89,7 +89,7 @@ class ItemIntake:
         parsed = self.converter.convert(
             request.SerializeToString(), rid=0, now=0, rpc_deadline=NEVER, stream=False
         )
-        permit(self.principal, parsed.request, parsed.fields)
+        permit(self.principal, parsed.request, parsed.given)
         request.model, request.priority = parsed.request.model, parsed.request.priority
         return request
 

@@ -95,16 +95,18 @@ def make_entry(
     parsed = converter.convert(item.request, rid=rid, now=now, rpc_deadline=NEVER, stream=False)
     if quarantine is not None and quarantine.alike:
         quarantine.check(parsed)
-    request, fields = parsed.request, parsed.fields
+    request, given = parsed.request, parsed.given
     request.request_id = item.request_id
     request.tenant = item.tenant
     request.request_class = RequestClass.JOB
-    request.stream = request.continuable and streams(parsed.message)
-    if "timeout" not in fields:
+    request.stream = request.continuable and streams(
+        inference_pb2.InferenceRequest.FromString(item.request)
+    )
+    if "timeout" not in given:
         request.deadline = NEVER
-    if "max_wait" not in fields:
+    if "max_wait" not in given:
         request.max_wait = NEVER
-    if "degrade" not in fields:
+    if "degrade" not in given:
         request.degrade = ()
     if request.resume_mode is ResumeMode.DEFAULT:
         request.resume_mode = ResumeMode.RESTART
@@ -114,8 +116,8 @@ def make_entry(
     taken.deadline = request.deadline
     entry = Entry(request, item.request, clock)
     request.context = entry
-    if "labels" in fields:
-        entry.labels = dict(fields["labels"])
+    if parsed.labels:
+        entry.labels = dict(parsed.labels)
     entry.callers = (ItemCaller(taken, on_end),)
     taken.entry = entry
     return entry

@@ -39,7 +39,6 @@ from scheduler_service.core.types import (
     Request,
 )
 from scheduler_service.rpc.book import Book
-from scheduler_service.rpc.convert import body_hash as body_hash_of
 from scheduler_service.rpc.convert import fingerprint
 from scheduler_service.rpc.entries import Entry
 
@@ -88,8 +87,7 @@ def bake(attempt: Attempt, clock: Clock, key: bytes) -> bytes:
         if known is None or known.mean >= WORTH:
             message = inference_pb2.InferenceRequest.FromString(entry.request_bytes)
             if not message.output.omit_text:  # else offsets count what is only in the body
-                fields = {field.name for field, _ in message.ListFields()}
-                body_hash, principal = body_hash_of(message, fields), whose[0]
+                body_hash, principal = fingerprint(entry.request_bytes), whose[0]
                 flags |= Flags.WANTED
     if not flags & Flags.WANTED and request.request_class is RequestClass.INTERACTIVE:
         return b""

@@ -129,13 +129,13 @@ class Intake:
                 rpc_deadline=opening.rpc_deadline,
                 stream=caller.streams,
             )
-            permit(opening.principal, parsed.request, parsed.fields)
+            permit(opening.principal, parsed.request, parsed.given)
         except Refused as refused:
             refused.within("request")
             raise
-        request, fields = parsed.request, parsed.fields
+        request = parsed.request
         key: Key | None = None
-        if "request_id" in fields:
+        if parsed.named:
             key = (opening.principal.name, request.tenant, request.request_id)
             try:
                 found = self.book.find(key, opening.data)
@@ -151,9 +151,9 @@ class Intake:
         entry.reservation = reservation
         if key is not None:  # else nobody could come back to it
             entry.detach = opening.detach_grace
-        if "labels" in fields:
-            entry.labels = dict(fields["labels"])
-        trace = fields.get("trace")
+        if parsed.labels:
+            entry.labels = dict(parsed.labels)
+        trace = parsed.trace
         traces = opening.tracing if trace is None else (trace.traceparent, trace.tracestate)
         entry.traceparent, entry.tracestate = traces
         if len(entry.tracestate) > MAX_TRACESTATE:

@@ -8,7 +8,7 @@ a prompt in its tokens) is the engine's to say, typed alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -88,6 +88,16 @@ def check(message: inference_pb2.InferenceRequest, limits: Limits) -> dict[str, 
     if message.WhichOneof("input") is None:
         raise Refused(f"one of {', '.join(_INPUTS)} must be given", field="input")
     return fields
+
+
+def check_fields(fields: Mapping[str, Any], limits: Limits) -> None:
+    """Check some fields by name; the others are known to be good.
+
+    Raises:
+        Refused: at the first that is wrong.
+    """
+    for name, value in fields.items():
+        _CHECKS[name](value, limits)
 
 
 def _request_id(value: str, _limits: Limits) -> None:

@@ -12,7 +12,7 @@ from batchyard.v1 import inference_pb2 as pb
 from scheduler_service.core.outcomes import ResumeMode
 from scheduler_service.core.types import NEVER, SECOND, Request
 from scheduler_service.policies.task_types import TaskDefaults, TaskTypes
-from scheduler_service.rpc.convert import Converter, Parsed, body_hash
+from scheduler_service.rpc.convert import Converter, Parsed, fingerprint
 from scheduler_service.rpc.validate import Limits, Refused
 
 NOW = 1_000 * SECOND
@@ -168,7 +168,7 @@ def digest(**fields: Any) -> bytes:
     if not {"text", "chat", "tokens", "tensors", "embedding", "raw"} & set(fields):
         fields["text"] = pb.TextInput(prompt="same")
     call = parsed(**{"text": None, "model": "m", "request_id": "a", **fields})
-    return body_hash(call.message, call.fields)
+    return fingerprint(call.data)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_order_of_labels_does_not_matter_and_unknown_fields_do() -> None:
     plain = pb.InferenceRequest(model="m", request_id="a", text=pb.TextInput(prompt="same"))
     later = plain.SerializeToString() + b"\x9a\xf1\x01\x05later"
     call = CONVERTER.convert(later, rid=1, now=0, rpc_deadline=NEVER, stream=False)
-    assert body_hash(call.message, call.fields) != digest()
+    assert fingerprint(call.data) != digest()
 
 
 def test_samples_are_of_the_right_fields() -> None:
