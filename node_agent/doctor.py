@@ -7,10 +7,8 @@ agent would start them (one that runs is attached to), asked for a first answer,
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from batchyard.v1 import node_service_pb2 as node
 from batchyard.v1 import types_pb2 as types
@@ -21,22 +19,10 @@ from node_agent.hardware import HostProbe
 from node_agent.nvml import open_nvml
 from node_agent.rpc.dial import Dialer, DialError
 from node_agent.rpc.settings import MAX_MESSAGE_BYTES
+from service_kit.doctor import Finding, say
 
 ENGINE_S = 60.0  # for an engine to serve
 DIAL_S = 5.0
-
-
-@dataclass(slots=True, frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    sound: bool | None  # None: worth knowing, nothing to do
-    what: str
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        mark = {True: "ok  ", False: "FAIL", None: "note"}[self.sound]
-        return f"{mark}  {self.what}" + (f"\n      -> {self.remedy}" if self.remedy else "")
 
 
 class Silent:
@@ -63,9 +49,9 @@ async def examine(config: AgentConfig, engines: dict[str, Engine]) -> int:
     failed = False
     for name, engine in engines.items():
         for finding in await engine_findings(name, engine):
-            failed |= _say(finding)
+            failed |= say(finding)
     for finding in (*gpu_findings(config), await scheduler_finding(config)):
-        failed |= _say(finding)
+        failed |= say(finding)
     return int(failed)
 
 
@@ -155,9 +141,3 @@ def _priority(name: str, engine: OpenaiEngine) -> Finding:
         "sglang": "start it with --enable-priority-scheduling",
     }.get(served.kind, "")
     return Finding(None, f"engine {name}: knows no priorities; the scheduler's order holds", remedy)
-
-
-def _say(finding: Finding) -> bool:
-    sys.stdout.write(f"{finding}\n")
-    sys.stdout.flush()
-    return finding.sound is False

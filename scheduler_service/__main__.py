@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 
 import service_kit.before_grpc  # noqa: F401 # first, for what it sets
-from scheduler_service import arguments, config_sources, serve
+from scheduler_service import arguments, config_sources, doctor, serve
 from service_kit import config_show, logs
-from service_kit.event_loop import loop_factory
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,10 +22,11 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     if options.show:
         return config_show.tell(loaded.config, loaded.origins)
+    if options.doctor:
+        return doctor.examine(loaded.config, os.environ)
     writer = logs.set_up(form=loaded.config.log.format, level=loaded.config.log.level)
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(serve.until_stopped(loaded, exit_with_stdin=options.exit_with_stdin))
+        serve.run(loaded, exit_with_stdin=options.exit_with_stdin)
     except serve.CANNOT_SERVE as fault:
         sys.stderr.write(f"batchyard scheduler: {fault}\n")
         return 1

@@ -16,6 +16,7 @@ class Arguments:
     flags: list[str]  # "section.key=value"
     check: bool
     show: bool
+    doctor: bool
     exit_with_stdin: bool
 
 
@@ -41,6 +42,7 @@ def parse(argv: list[str] | None = None) -> Arguments:
         flags=flags,
         check=bool(check),
         show=options.show_config,
+        doctor=options.doctor,
         exit_with_stdin=options.exit_with_stdin,
     )
 
@@ -82,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         help="any key of the file, dotted; the value is YAML")  # fmt: skip
     add("--show-config", action="store_true",
         help="print every value in force and where it comes from, and exit")  # fmt: skip
+    add("--doctor", action="store_true",
+        help="look at addresses, stores, clock, telemetry and settings, say what to do, and exit: "
+        "0 nothing fails, 1 something does")  # fmt: skip
     add("--exit-with-stdin", action="store_true", help="stop when standard input closes")
     add("--check-config", nargs="?", const=True, type=Path, metavar="FILE",
         help="check the configuration (of FILE) and exit: 0 good, 1 not")  # fmt: skip

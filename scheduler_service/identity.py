@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 TERM_MAX: Final = (1 << 23) - 1
 _FILE: Final = "identity.json"
-_LOCK: Final = "lock"
+LOCK: Final = "lock"
 _KEY: Final = "cookies.key"
 _KEY_BYTES: Final = 32
 _CLUSTER_ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -63,7 +63,7 @@ def load_identity(state_dir: Path | None) -> Identity:
         return Identity(os.urandom(16).hex(), 1)
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(state_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as fault:
         raise IdentityError(f"the state folder {state_dir} cannot be used: {fault}") from fault
     try:

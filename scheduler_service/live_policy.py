@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from scheduler_service import config_checks
+from scheduler_service import config_advice, config_checks
 from scheduler_service.config import SchedulerConfig
 from scheduler_service.config_sources import FORM, ConfigError
 from service_kit.config_plain import plain
@@ -72,6 +72,17 @@ def read(text: str, base: SchedulerConfig) -> Draft:
     if problems:
         raise ConfigError(problems)
     return Draft(config, list(_left_alone(given, base, said)))
+
+
+def warnings(draft: Draft, base: SchedulerConfig) -> list[str]:
+    """What has no effect, and what works against other settings and did not before."""
+    left_alone = [
+        f"{path} differs from what is in force and takes a restart: left as it is"
+        for path in draft.left_alone
+    ]
+    known = [*config_advice.find(base)]
+    advice = [each for each in config_advice.find(draft.config) if each not in known]
+    return left_alone + [f"{each.paths[0]} {each.text}" for each in advice]
 
 
 def write(config: SchedulerConfig) -> str:

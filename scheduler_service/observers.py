@@ -50,7 +50,7 @@ class Observers:
         self.eventlog = EventLog(term=term, capacity=config.events)
         self.eventlog.on_asked = AuditLog(clock, term)
         self.statistics = Statistics(clock, window=config.window, memory=config.memory)
-        self.spans = tracing.SpanCounts()
+        self.spans = self.statistics.spans
         self.lag = LoopLag()
         self.tracer: Tracer = NoTracer()
         self.on_entry: Callable[[Entry, Opening], None] | None = None

@@ -18,6 +18,7 @@ from scheduler_service.jobs.store import StoreDamaged
 from scheduler_service.recorded import RecordingRefused
 from scheduler_service.security.guard import GuardError
 from scheduler_service.servers import BindError
+from service_kit.event_loop import loop_factory
 from service_kit.open_files import raise_limit
 from service_kit.parent import watch_stdin
 from service_kit.version import package_version
@@ -26,6 +27,12 @@ log = logging.getLogger(__name__)
 
 # What `until_stopped` raises.
 CANNOT_SERVE: Final = (BindError, IdentityError, GuardError, RecordingRefused, StoreDamaged)
+
+
+def run(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
+    """`until_stopped`, on a loop of its own."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(until_stopped(loaded, exit_with_stdin=exit_with_stdin))
 
 
 async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:

@@ -64,8 +64,14 @@ class ReportBuilder:
         self._driver = driver
         self.backlog: Callable[[], int] = lambda: 0  # stored job items that are not fed in
         self._version = version
+        self._given = thresholds
         self._thresholds = thresholds or _of_autoscaler(self.state)
         self.pools = queues.PoolWriter(clock, self._thresholds.wait)
+
+    def retune(self) -> None:
+        """Other policies are in force: what counts as long is what they say."""
+        self._thresholds = self._given or _of_autoscaler(self.state)
+        self.pools.objective = self._thresholds.wait
 
     @property
     def state(self) -> State:

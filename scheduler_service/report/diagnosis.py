@@ -267,6 +267,11 @@ def _batch_fill_low(case: Case) -> Iterator[Finding]:
             yield Finding("batch_fill_low", Severity.INFO, variables)
 
 
+def _spans_lost(case: Case) -> Iterator[Finding]:
+    if case.window.spans_lost:
+        yield Finding("spans_lost", Severity.WARNING, {"count": str(case.window.spans_lost)})
+
+
 def _in_order(case: Case) -> Sequence[Finding]:
     """Nothing is wrong: say so, or why that says little."""
     window, uptime_s = case.window, case.uptime // SECOND
@@ -301,6 +306,7 @@ _RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     _node_lost,
     _deadlines_missed,
     _node_slow,
+    _spans_lost,
     _degraded,
     _batch_fill_low,
 )

@@ -91,7 +91,7 @@ class PoolWriter:
 
     def __init__(self, clock: Clock, objective: Duration) -> None:
         self._clock = clock
-        self._objective = objective  # of the wait in the queue; what scale pressure is against
+        self.objective = objective  # of the wait in the queue; what scale pressure is against
 
     def write(self, state: State, pool: Pool, window: Window) -> report_pb2.Pool:
         """Its room, its floor and, where it is scaled, its target."""
@@ -150,4 +150,4 @@ class PoolWriter:
         else:
             oldest = pool.queue.oldest(RequestClass.INTERACTIVE)
             expected = oldest.waited(self._clock.now()) if oldest is not None else 0
-        return expected / self._objective
+        return expected / self.objective

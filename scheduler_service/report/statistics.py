@@ -22,6 +22,7 @@ from scheduler_service.core.types import SECOND, Duration, Instant
 from scheduler_service.driver import Driver
 from scheduler_service.report.buckets import ROWS_MAX, SUM_ROWS_MAX, Bucket
 from scheduler_service.report.counting import COUNT
+from service_kit.tracing import SpanCounts
 
 BLOCK_S: Final = 10  # seconds that are added up once they are over
 
@@ -47,6 +48,7 @@ class Sample:
     pools: dict[str, PoolSample]
     in_flight: int = 0  # over all live nodes
     slots: int = 0
+    spans_lost: int = 0  # since the start
 
 
 class Statistics:
@@ -60,6 +62,7 @@ class Statistics:
         self.started_at = clock.now()
         self.node_joined = False  # whether any node ever did
         self.nodes_lost = 0  # since the start
+        self.spans = SpanCounts()  # the exporter's own
         self.node_totals: dict[str, list[int]] = {}  # by node: [succeeded, failed] attempts
         self.samples: dict[int, Sample] = {}  # by second, oldest first; as the next
         self._buckets: dict[int, Bucket] = {}
@@ -111,6 +114,7 @@ class Statistics:
             pools,
             sum(engine.in_flight_inputs for engine in engines),
             sum(engine.spec.slots for engine in engines),
+            self.spans.lost,
         )
         if again:
             return

@@ -119,6 +119,16 @@ SENTENCES: Final[dict[str, dict[Language, tuple[str, str]]]] = {
             "它平均需要 {latency} 秒，其他节点为 {median} 秒。",
         ),
     },
+    "spans_lost": {
+        "en": (
+            "Traces are incomplete: see whether their collector can be reached and keeps up.",
+            "{count} spans of the scheduler were lost in the window; requests are not touched.",
+        ),
+        "zh": (
+            "链路追踪不完整，请检查采集器是否可达、是否跟得上。",
+            "时间窗口内丢失了调度器的 {count} 个跨度；请求不受影响。",
+        ),
+    },
     "degraded": {
         "en": (
             "Requests are answered by a smaller model than they asked for.",

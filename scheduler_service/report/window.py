@@ -64,6 +64,12 @@ class Window:
             base = sample.totals
         return _difference(self._statistics.totals(), base)
 
+    @cached_property
+    def spans_lost(self) -> int:
+        """Spans that no collector will see, of those that ended between the samples."""
+        samples = self.samples
+        return samples[-1].spans_lost - samples[0].spans_lost if samples else 0
+
     @property
     def rejects(self) -> dict[str, int]:
         """Refusals by reason, most frequent first."""

@@ -95,7 +95,7 @@ class AdminPort:
         config = config or SchedulerConfig()
         self._holds = AdminHolds(driver, self._reports, clock, config.log.level)
         self._policy = AdminPolicy(
-            driver, eventlog, clock, config=config, on_changed=on_policy or _nobody
+            driver, self._reports, clock, config=config, on_changed=on_policy or _nobody
         )
         self._models = AdminModels(self._reports, sessions.session, clock)
         self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)

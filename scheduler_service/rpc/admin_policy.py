@@ -24,7 +24,7 @@ from scheduler_service.core.events import PoliciesChanged
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import Instant
 from scheduler_service.driver import Driver
-from scheduler_service.eventlog import EventLog
+from scheduler_service.report.build import ReportBuilder
 from scheduler_service.rpc import admin_filters as filters
 from scheduler_service.rpc.admin_changes import principal_of
 from scheduler_service.rpc.validate import Refused
@@ -43,7 +43,7 @@ class AdminPolicy:
     def __init__(
         self,
         driver: Driver,
-        eventlog: EventLog,
+        reports: ReportBuilder,
         clock: Clock,
         *,
         config: SchedulerConfig,
@@ -51,7 +51,7 @@ class AdminPolicy:
     ) -> None:
         """`on_changed`: told of each new configuration, for what is not the core's."""
         self._driver = driver
-        self._eventlog = eventlog
+        self._reports = reports
         self._clock = clock
         self._on_changed = on_changed
         self._config = config
@@ -78,10 +78,7 @@ class AdminPolicy:
         text, former = live_policy.write(draft.config), self._text
         answer = pb.UpdatePolicyResponse(
             previous_yaml=former,
-            warnings=[
-                f"{path} differs from what is in force and takes a restart: left as it is"
-                for path in draft.left_alone
-            ],
+            warnings=live_policy.warnings(draft, self._config),
         )
         if text != former and not request.validate_only:
             await self._apply(draft.config, text, why, principal_of(context))
@@ -124,7 +121,7 @@ class AdminPolicy:
         self._on_changed(config)
         self._driver.post(event)
         data = {"changes": changes[:CHANGES_MAX], "reason": why}
-        self._eventlog.tell(
+        self._reports.eventlog.tell(
             records.POLICY_UPDATED, self._updated_at, principal=principal, data=data
         )
         core = self._driver.scheduler
@@ -133,6 +130,7 @@ class AdminPolicy:
             if self._driver.scheduler is not core:  # it failed, and what it had not heard is lost
                 core = self._driver.scheduler
                 self._driver.post(event)
+        self._reports.retune()
 
     def _written(self, text: str) -> pb.Policy:
         """With the shares of the asker's own tenants only."""

@@ -90,6 +90,23 @@ async def test_a_change_is_an_event_with_principal_reason_and_what_was_changed()
         assert served.world.driver.scheduler.state.policies.ordering == Fifo()
 
 
+async def test_what_the_diagnosis_calls_long_is_what_the_policy_says() -> None:
+    world = SmallWorld()
+    async with serving(world) as served:
+        await world.join("n0")
+        await world.submit(4)
+        await world.pass_time(60)
+        wanted = pb.GetReportRequest()
+
+        async def codes() -> set[str]:
+            report = (await served.stub.GetReport(wanted)).report
+            return {each.code for each in report.diagnosis}
+
+        assert "queue_long" not in await codes()
+        await served.stub.UpdatePolicy(update("autoscale: {queue: 2}"))
+        assert "queue_long" in await codes()
+
+
 async def test_a_stale_etag_is_refused_and_changes_nothing() -> None:
     async with serving(SmallWorld()) as served:
         old = await get(served)

@@ -106,3 +106,17 @@ def test_doctor_says_where_nobody_answers(scripted: Scripted, against: Any) -> N
     done = against("doctor", "--address", "127.0.0.1:9", "--admin-address", "127.0.0.1:9")
     assert done.exit_code == 1
     assert "cannot reach the scheduler" in done.out
+
+
+def test_doctor_says_that_an_applied_policy_ends_with_the_process(
+    against: Any, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    healthy(scripted)
+    policy = admin.Policy(yaml="queue: {}", updated_by="alice")
+    scripted.on("GetPolicy", admin.GetPolicyResponse(policy=policy))
+    done = against("doctor", "-o", "json")
+    assert done.exit_code == 0
+    (found,) = [each for each in done.json["checks"] if each["check"] == "policy"]
+    assert found["result"] == "warning"
+    assert "alice" in found["says"]

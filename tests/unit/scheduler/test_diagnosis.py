@@ -44,6 +44,17 @@ async def test_a_scheduler_that_has_just_started_says_so() -> None:
     assert found(world).keys() == {"starting"}
 
 
+async def test_spans_that_no_collector_took_are_told_as_long_as_it_goes_on() -> None:
+    world = SmallWorld()
+    await world.join("n0")
+    await world.pass_time(5)
+    world.statistics.spans.dropped = 7
+    world.statistics.spans.failed = 3
+    await world.pass_time(5)
+    assert found(world)["spans_lost"].variables == {"count": "10"}
+    assert "spans_lost" not in found(world, seconds=3)
+
+
 async def test_nothing_to_do_is_idle() -> None:
     world = SmallWorld()
     await world.join("n0")

@@ -69,6 +69,7 @@ def _admin(settings: Settings) -> Iterator[Document]:
         return
     yield row("admin port", "ok", f"{settings.admin_client_address()} answers")
     yield from _nodes(nodes)
+    yield from _policy(settings)
     yield from _diagnosis(report)
     for pool in report.pools:
         if pool.paused:
@@ -77,6 +78,16 @@ def _admin(settings: Settings) -> Iterator[Document]:
         if pool.HasField("scale") and pool.scale.frozen:
             fix = f"`batchyard autoscale unfreeze {pool.pool}` when it is time"
             yield row("autoscaler", "warning", f"frozen for {pool.pool}", fix)
+
+
+def _policy(settings: Settings) -> Iterator[Document]:
+    try:
+        found = ask_admin(settings, lambda admin: admin.policy())
+    except CliError:
+        return  # of an older version
+    if found.updated_by:
+        says = f"applied by {found.updated_by}; lost when the scheduler restarts"
+        yield row("policy", "warning", says, "to keep it: `batchyard policy show`, scheduler.yaml")
 
 
 def _nodes(nodes: list[Node]) -> Iterator[Document]:

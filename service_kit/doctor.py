@@ -1,0 +1,26 @@
+"""How is a check-up told? One thing that was looked at, how it stands, and what to do."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    sound: bool | None  # None: worth knowing, and nothing has to be done
+    what: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        mark = {True: "ok  ", False: "FAIL", None: "note"}[self.sound]
+        return f"{mark}  {self.what}" + (f"\n      -> {self.remedy}" if self.remedy else "")
+
+
+def say(finding: Finding) -> bool:
+    """Print it at once; whether it fails."""
+    sys.stdout.write(f"{finding}\n")
+    sys.stdout.flush()
+    return finding.sound is False
