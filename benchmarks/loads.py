@@ -24,6 +24,36 @@ async def closed_loop(send: Callable[[], Awaitable[object]], *, width: int, seco
     return sum(await asyncio.gather(*(caller() for _ in range(width))))
 
 
+async def paced_loop(
+    send: Callable[[], Awaitable[object]], *, rate: float, width: int, seconds: float, seed: int
+) -> int:
+    """Send at random, `rate` a second on average, but never more than `width` at once: what cannot
+    keep up gets less. How many were answered.
+    """
+    draw = random.Random(seed)
+    room, count = asyncio.Semaphore(width), 0
+    calls: set[asyncio.Task[None]] = set()
+
+    async def caller() -> None:
+        nonlocal count
+        try:
+            await send()
+            count += 1
+        finally:
+            room.release()
+
+    end = (due := time.perf_counter()) + seconds
+    while (due := max(due + draw.expovariate(rate), time.perf_counter() - TICK_S)) < end:
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        await room.acquire()
+        task = asyncio.ensure_future(caller())
+        calls.add(task)
+        task.add_done_callback(calls.discard)
+    while calls:
+        await asyncio.gather(*calls)
+    return count
+
+
 async def open_loop(
     send: Callable[[], Awaitable[object]], *, rate: float, seconds: float, seed: int
 ) -> list[float]:

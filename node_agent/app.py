@@ -13,9 +13,7 @@ import os
 import signal
 import socket
 import sys
-import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from batchyard.v1 import node_service_pb2 as node
 from node_agent.config import AgentConfig, default_node_id
@@ -37,13 +35,8 @@ from node_agent.rpc.link import Backoff, Link
 from node_agent.rpc.outbox import Outbox
 from node_agent.rpc.session import Session, SessionEnd
 from node_agent.rpc.settings import FEATURES, PROTOCOL_VERSION
-from node_agent.telemetry.planned_ids import PlannedIds
-from node_agent.telemetry.spans import SpanTracer
-from service_kit import span_names, tracing
+from node_agent.telemetry.running import Telemetry
 from service_kit.version import package_version
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
 
 log = logging.getLogger("node_agent.app")
 
@@ -89,10 +82,11 @@ class App:
         self._boot_id = os.urandom(16).hex()
         self._say = say or _print
         self._cares = {name: EngineCare(name, engine) for name, engine in engines.items()}
-        self._provider, tracer = self._make_tracer(environ)
+        descriptors = {name: care.descriptor for name, care in self._cares.items()}
+        self._telemetry = Telemetry(self.node_id, self._boot_id, descriptors, environ=environ)
         self.core = Agent([care.spec for care in self._cares.values()], limits)
         outbox = Outbox(self.core.outputs)
-        self.driver = Driver(self.core, self._cares, outbox, tracer)
+        self.driver = Driver(self.core, self._cares, outbox, self._telemetry.tracer)
         self._loop = asyncio.get_running_loop()
         self._hardware = HardwareMonitor(
             make_probe or (lambda: HostProbe(open_nvml())), self._on_gpus
@@ -109,25 +103,16 @@ class App:
         self._commands = Commands(self.driver, self._models, config.log.level)
         self._signals = 0
 
-    def _make_tracer(
-        self, environ: Mapping[str, str]
-    ) -> tuple[TracerProvider | None, SpanTracer | None]:
-        ids = PlannedIds()
-        provider = tracing.start(
-            "batchyard-agent",
-            instance_id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.node_id}/{self._boot_id}")),
-            environ=environ,
-            attributes={span_names.NODE_ID: self.node_id},
-            ids=ids,
-        )
-        if provider is None:
-            return None, None
-        descriptors = {name: care.descriptor for name, care in self._cares.items()}
-        return provider, SpanTracer(provider, ids, self.node_id, descriptors)
-
     async def run(self) -> int:
         """Work until the drain is over or the scheduler sends the agent away; the exit code."""
         self._watch_signals()
+        try:
+            await self._telemetry.start(self._config.metrics, self.core, self._report)
+        except OSError as fault:
+            text = "%s cannot be had for metrics (%s): choose another metrics.listen"
+            fields = {"event": "metrics_refused", "address": self._config.metrics.listen}
+            log.error(text, self._config.metrics.listen, fault.strerror, extra=fields)
+            return EXIT_FAILURE
         self._hardware.start()
         starts = [
             asyncio.create_task(care.start(self.driver), name=f"start {name}")
@@ -184,8 +169,7 @@ class App:
         await asyncio.gather(*(care.stop(ENGINE_STOP_S) for care in self._cares.values()))
         self.driver.stop()
         self._hardware.stop()
-        if self._provider is not None:
-            await asyncio.to_thread(tracing.stop, self._provider)
+        await self._telemetry.stop()
         for number in SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from service_kit.config_faults import Finding
 from service_kit.config_sections import LogSection, Section
-from service_kit.loopback import dials_loopback
+from service_kit.loopback import dials_loopback, is_loopback
 from service_kit.units import DurationS, PositiveDurationS
 
 ID = r"[A-Za-z0-9._:-]{1,64}"
@@ -36,6 +36,14 @@ def _address(value: str) -> str:
     if match is None or int(match[4] or 0) > 65535:
         raise ValueError('is not an address: write host:port, as "127.0.0.1:7612"')
     return value
+
+
+def _listen(value: object) -> object:
+    if not isinstance(value, str) or not value:
+        return value
+    if ADDRESS.fullmatch(value) is None or value.startswith(("unix:", "dns:")):
+        raise ValueError('is not where one can listen: write host:port, as "127.0.0.1:7614"')
+    return _address(value)
 
 
 def _money(value: object) -> object:
@@ -128,6 +136,26 @@ class ModelsSection(Section):
     """For what runs on a model that is to be unloaded; then it goes back to the scheduler."""
 
 
+class MetricsSection(Section):
+    """Metrics for Prometheus, at /metrics of a port of their own."""
+
+    listen: Annotated[str, Field(max_length=253), BeforeValidator(_listen)] = ""
+    """Where, host:port, as 127.0.0.1:7614; port 0: any free one. Empty: nowhere."""
+    insecure: Annotated[bool, Field(strict=True)] = False
+    """Listen on others than loopback, in plain text and to whoever asks: only inside a network that
+    can be trusted. Metrics name the node and its models; prompts and outputs are not in them."""
+
+    @property
+    def host(self) -> str:
+        """Of `listen`."""
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """Of `listen`."""
+        return int(self.listen.rpartition(":")[2])
+
+
 class EngineSection(BaseModel):
     """An engine. All keys but `id` and `kind` are options of its kind."""
 
@@ -178,6 +206,7 @@ class AgentConfig(Section):
     models: ModelsSection = ModelsSection()
     engines: tuple[EngineSection, ...] = Field(min_length=1)
     """At least one."""
+    metrics: MetricsSection = MetricsSection()
     log: LogSection = LogSection()
 
     @field_validator("task_types")
@@ -209,8 +238,15 @@ class AgentConfig(Section):
 
 
 def exposure(config: AgentConfig) -> Iterator[Finding]:
-    """Prompts and tokens leave this machine encrypted, or not at all."""
-    scheduler = config.scheduler
+    """Prompts and tokens leave this machine encrypted, or not at all; metrics where it is said."""
+    scheduler, metrics = config.scheduler, config.metrics
+    if metrics.listen and not metrics.insecure and not is_loopback(metrics.host):
+        yield Finding(
+            ("metrics.listen",),
+            f"{metrics.listen} can be reached from other machines, and anybody there could read "
+            "the metrics: listen on 127.0.0.1, or say metrics.insecure inside a network that can "
+            "be trusted",
+        )
     if scheduler.insecure or scheduler.tls.is_on:
         return
     for address in (scheduler.address, *scheduler.redirects):

@@ -107,7 +107,7 @@ class App:
             term=identity.term,
             instance_id=self._instance_id,
             environ=os.environ,
-            refused=self._guard.families,
+            edge=lambda: [*self._guard.families(), self._book.family()],
         )
         self._follow_grants()
         converter = self._converter = self._make_converter()

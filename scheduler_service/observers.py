@@ -21,8 +21,8 @@ from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import Opening
 from scheduler_service.rpc.ports import NoTracer, Tracer
 from scheduler_service.rpc.traced_calls import BeginCall, untraced
-from scheduler_service.telemetry.loop_lag import LoopLag
 from service_kit import otlp_metrics, tracing
+from service_kit.loop_lag import LoopLag
 from service_kit.metrics import Collect
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ class Observers:
         term: int,
         instance_id: str,
         environ: Mapping[str, str],
-        refused: Collect = tuple,
+        edge: Collect = tuple,
     ) -> None:
-        """`refused`: metrics of those who were not let in."""
+        """`edge`: metrics of callers and calls, beside those of requests."""
         self.eventlog = EventLog(term=term, capacity=config.events)
         self.eventlog.on_asked = AuditLog(clock, term)
         self.statistics = Statistics(clock, window=config.window, memory=config.memory)
@@ -61,7 +61,7 @@ class Observers:
         self._clock = clock
         self._instance_id = instance_id
         self._environ = environ
-        self._refused = refused
+        self._edge = edge
         self._sender: MetricsSender | None = None
         self._provider = tracing.start(
             SERVICE,
@@ -97,7 +97,7 @@ class Observers:
             lag=self.lag,
             spans=self.spans,
             clock=self._clock,
-            refused=self._refused,
+            edge=self._edge,
         )
         self._sender = otlp_metrics.start(
             self.metrics, service=SERVICE, instance_id=self._instance_id, environ=self._environ

@@ -1,16 +1,23 @@
 """What is a metric, before anybody reads it? Plain numbers, collected when somebody asks.
 
 Services describe their present figures as families; `prometheus.py` and `otlp_metrics.py` write
-them. Nothing is counted here: the sources are the counters that a service keeps anyway.
+them. The sources are the counters that a service keeps anyway; for what none does, there is
+`Counted`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
+from typing import Final
 
 Collect = Callable[[], "Sequence[Family]"]
+
+# Powers of four of microseconds from 1 ms to 17 min: edges at which the report's own bars end.
+TIME_EDGES_S: Final = tuple(4**n / 1e6 for n in range(5, 16))
 
 
 class Kind(StrEnum):
@@ -46,6 +53,27 @@ class Family:
         """The value of a series."""
         assert len(labels) == len(self.labels), (self.name, labels)
         self.series[labels] = value
+
+
+class Counted:
+    """Observations by edge, for what no report counts."""
+
+    __slots__ = ("_below", "_edges", "total")
+
+    def __init__(self, edges: Sequence[float]) -> None:
+        self._edges = edges
+        self._below = [0] * (len(edges) + 1)  # the last: those above all edges
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """One more."""
+        self._below[bisect_right(self._edges, value)] += 1
+        self.total += value
+
+    def bins(self) -> Bins:
+        """As a family takes them."""
+        *counts, count = accumulate(self._below)
+        return Bins(counts, count, self.total)
 
 
 def one_hot(family: Family, states: Iterable[str], present: str, *labels: str) -> None:

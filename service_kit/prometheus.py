@@ -20,7 +20,9 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from service_kit.metrics import Bins, Family, Kind
 
-_SUFFIXES: Final = {"s": "_seconds", "By": "_bytes", "1": "_ratio"}
+_SUFFIXES: Final = {
+    "s": "_seconds", "By": "_bytes", "1": "_ratio", "Cel": "_celsius", "W": "_watts",
+}  # fmt: skip
 
 
 def text(families: Sequence[Family], accept: str = "") -> tuple[bytes, str]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from service_kit.metrics import Family, Kind
 from service_kit.version import package_version
 
 if TYPE_CHECKING:
@@ -45,6 +46,20 @@ class SpanCounts:
     def lost(self) -> int:
         """That no collector will see."""
         return self.failed + self.dropped
+
+
+def spans_family(counts: SpanCounts) -> Family:
+    """As a metric."""
+    spans = Family(
+        "batchyard.telemetry.spans",
+        Kind.COUNTER,
+        "Spans that left, or were lost",
+        "{span}",
+        ("outcome",),
+    )
+    for outcome in ("exported", "failed", "dropped"):
+        spans.add(getattr(counts, outcome), outcome)
+    return spans
 
 
 class SpanIds(Protocol):

@@ -20,12 +20,13 @@ from batchyard.v1 import GenerateRequest, SchedulerServiceStub
 from benchmarks.bench import INSTANT, Bench, Sample, Side
 from benchmarks.collectors import black_hole, collector
 from benchmarks.echo_load import channel
-from benchmarks.loads import open_loop
+from benchmarks.loads import paced_loop
 from benchmarks.measured import Measured
 from benchmarks.measures.requests import request
 from benchmarks.processes import Child
 
 RATE: Final = 1_000.0  # requests a second
+WIDTH: Final = 256
 TURN_S: Final = 10.0  # two exports, at the SDK's default of one in five seconds
 Detail = dict[str, float | int | str]
 
@@ -33,7 +34,7 @@ Detail = dict[str, float | int | str]
 async def measure(bench: Bench) -> list[Measured]:
     """The lines tracing.* and black_hole.*."""
     turn_s = bench.round_s if bench.quick else TURN_S
-    async with _loaded(bench, await bench.scheduler(INSTANT)) as off:
+    async with _loaded(await bench.scheduler(INSTANT)) as off:
         return [*await _costs(bench, off, turn_s), *await _black_hole(bench, off, turn_s)]
 
 
@@ -48,8 +49,10 @@ async def _costs(bench: Bench, off: Side, turn_s: float) -> list[Measured]:
         all_, none = await _in_turns(full, off, bench.rounds, turn_s)
         exported = await _spans(default.process, "exported")
     added = [(a.cpu_us - b.cpu_us) * RATE / 1e4 for a, b in zip(on, without, strict=True)]
+    rate = sum(s.count for s in on) / sum(s.wall_s for s in on)
+    detail: Detail = {"exported_spans": exported, "requests_per_s": round(rate)}
     return [
-        Measured("tracing.cpu", _cpu(on), _cpu(without), {"exported_spans": exported}),
+        Measured("tracing.cpu", _cpu(on), _cpu(without), detail),
         Measured("tracing.share", added),
         Measured("tracing.full", _cpu(all_), _cpu(none)),
     ]
@@ -105,22 +108,21 @@ async def _traced(bench: Bench, endpoint: str, **more: str) -> AsyncIterator[Sid
     async with (
         bench.fresh_scheduler(env=env) as scheduler,
         bench.fresh_agent(scheduler, INSTANT, slots=256),
-        _loaded(bench, scheduler) as side,
+        _loaded(scheduler) as side,
     ):
         yield side
 
 
 @contextlib.asynccontextmanager
-async def _loaded(bench: Bench, scheduler: Child) -> AsyncIterator[Side]:
+async def _loaded(scheduler: Child) -> AsyncIterator[Side]:
     asked = GenerateRequest(request=request(INSTANT))
     async with channel(scheduler) as opened:
         stub: Any = SchedulerServiceStub(opened)  # type: ignore[no-untyped-call]
 
         async def load(seconds: float) -> int:
-            done = await open_loop(
-                lambda: stub.Generate(asked), rate=RATE, seconds=seconds, seed=bench.rounds
+            return await paced_loop(
+                lambda: stub.Generate(asked), rate=RATE, width=WIDTH, seconds=seconds, seed=1
             )
-            return len(done)
 
         yield Side(scheduler, load)
 

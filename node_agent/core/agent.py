@@ -306,7 +306,8 @@ class Agent:
         if held is None or held.outcome is not None:
             return  # abandoned, or the engine was given up on; now its room is free
         if held.ending is None or event.complete:
-            self._settle(held, Outcome(OutcomeKind.ENGINE, result=event.result))
+            how = "succeeded" if event.complete else "failed"
+            self._settle(held, Outcome(OutcomeKind.ENGINE, result=event.result), how)
         else:
             held.ending.result = event.result
             self._settle(held, held.ending)
@@ -327,7 +328,10 @@ class Agent:
         self._out.append(cmd.CancelItem(held.engine_id, dispatch_id, outcome.reason))
         self._timers.add(held.ending_due_ns, dispatch_id)
 
-    def _settle(self, held: Held, outcome: Outcome) -> None:
+    def _settle(self, held: Held, outcome: Outcome, how: str = "") -> None:
+        """`how`: in a word; empty: as its kind is called."""
+        how, ended = how or outcome.kind.name.lower(), self.counters.ended
+        ended[how] = ended.get(how, 0) + 1
         held.outcome = outcome
         held.ending = None
         held.state = ItemState.FINISHED

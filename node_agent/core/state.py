@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 SECOND_NS = 1_000_000_000
@@ -66,3 +66,4 @@ class Counters:
     acks_beyond_sent: int = 0
     late_results: int = 0
     late_outputs: int = 0
+    ended: dict[str, int] = field(default_factory=dict)  # that should: items, by how they ended

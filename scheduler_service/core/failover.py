@@ -87,6 +87,9 @@ def hear(state: State) -> None:
 def _begin(state: State, attempt: Attempt) -> None:
     request = attempt.request
     attempt.spoke = True
+    output = request.output
+    if output is not None and not output.begun_at:
+        output.begun_at = state.now
     requests.answered_by(state, attempt)
     if state.hedges:
         hedging.learn(state, attempt)

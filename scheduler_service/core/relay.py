@@ -30,7 +30,7 @@ _CHANNELS: Final = 1 << 12  # channels are below 16 + 1024
 class Output:
     """What one client has been sent of one output of its request."""
 
-    __slots__ = ("offsets", "output_id", "sink", "speaker", "tokens")
+    __slots__ = ("begun_at", "offsets", "output_id", "sink", "speaker", "tokens")
 
     def __init__(self, output_id: int, sink: Any) -> None:
         self.output_id = output_id
@@ -38,6 +38,7 @@ class Output:
         self.speaker = 0  # dispatch id that holds it; 0: nobody has spoken yet
         self.offsets: dict[int, int] = {}  # next offset by choice * 4096 + channel
         self.tokens = 0
+        self.begun_at = 0  # instant of its first output; 0: there was none
 
     @property
     def begun(self) -> bool:
@@ -93,12 +94,13 @@ class Lane:
 class Relay:
     """All live lanes. The core opens and revokes; the edge looks up."""
 
-    __slots__ = ("fresh", "lanes", "stale")
+    __slots__ = ("deltas", "fresh", "lanes", "stale")
 
     def __init__(self) -> None:
         self.lanes: dict[int, Lane] = {}
         self.fresh: list[int] = []  # dispatch ids that spoke for the first time since the last step
         self.stale = 0  # deltas dropped because their id was not live
+        self.deltas = 0  # that came, without those
 
     def open(self, dispatch_id: int, output: Output, attempt: Any, *, sole: bool) -> None:
         """Let `dispatch_id` speak. `sole`: it is the only live attempt, so it holds the output;

@@ -139,6 +139,7 @@ class Bucket:
     batches: dict[str, Batches] = field(default_factory=dict)  # by pool; as the next
     durations: dict[str, Lengths] = field(default_factory=dict)  # receipt to end, of successes
     first_outputs: dict[str, Lengths] = field(default_factory=dict)  # receipt to first output
+    token_times: dict[str, Lengths] = field(default_factory=dict)  # of streams, mean of each
     tenants: dict[str, histogram.Bars] = field(default_factory=dict)  # waits of the dispatched
 
     def flow(self, pool: str, request_class: RequestClass, priority: int) -> Flow:
@@ -179,6 +180,10 @@ class Bucket:
     def first_outputs_of(self, pool: str) -> Lengths:
         """Of its requests that have streamed."""
         return self._row(self.first_outputs, pool, OVERFLOW, Lengths)
+
+    def token_times_of(self, pool: str) -> Lengths:
+        """Of its requests that have streamed, from end to end."""
+        return self._row(self.token_times, pool, OVERFLOW, Lengths)
 
     def tenant(self, tenant: str) -> histogram.Bars:
         """The row of a tenant."""
@@ -257,6 +262,8 @@ class Bucket:
             self.durations_of(pool).add(lengths)
         for pool, lengths in other.first_outputs.items():
             self.first_outputs_of(pool).add(lengths)
+        for pool, lengths in other.token_times.items():
+            self.token_times_of(pool).add(lengths)
 
     def _absorb_node(self, mine: NodeCount, other: NodeCount) -> None:
         mine.succeeded += other.succeeded

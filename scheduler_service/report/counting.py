@@ -109,6 +109,12 @@ def _finished(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
         durations = bucket.durations_of(request.served_model)
         durations.total += took
         histogram.add(durations.bars, took)
+        output = request.output
+        if output is not None and output.tokens > 1 and output.begun_at:
+            each = (request.finished_at - output.begun_at) // (output.tokens - 1)
+            times = bucket.token_times_of(request.served_model)
+            times.total += each
+            histogram.add(times.bars, each)
 
 
 def _first_output(_statistics: Statistics, bucket: Bucket, record: Record) -> None:

@@ -23,6 +23,7 @@ from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.results import ResultBuilder, failed
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.quotas import Quotas
+from service_kit.metrics import Family, Kind
 
 Finish = Callable[[FinishRequest, ResultBuilder], None]
 _SUCCEEDED: Final = Outcome.SUCCEEDED
@@ -57,6 +58,7 @@ class Book:
         self._replay_limit = replay_bytes
         self.entries: dict[int, Entry] = {}  # by rid, until they end
         self.on_other: Finish | None = None  # told of the ends of requests that are not in here
+        self.stalls = 0  # calls that were cut off, for their reader was too slow
         self.idle = asyncio.Event()  # no entry is open
         self.idle.set()
         # By request id, which few have the same at once.
@@ -129,6 +131,8 @@ class Book:
         """The caller is to get an end with this reason: alone, it ends the request with it; where
         others wait for the same request, only it leaves.
         """
+        if reason is Reason.CLIENT_TOO_SLOW:
+            self.stalls += 1
         if len(entry.callers) > 1:
             entry.leave(caller)
             error = status.error(reason, message)
@@ -140,6 +144,17 @@ class Book:
         """End it for all its callers. From now on its id stands for a new request."""
         entry.closed = True
         self._driver.cancel(entry.request.rid, reason, message)
+
+    def family(self) -> Family:
+        """A metric of callers that do not read."""
+        stalls = Family(
+            "batchyard.stream.stalls",
+            Kind.COUNTER,
+            "Calls cut off, for their reader was too slow",
+            "{call}",
+        )
+        stalls.add(self.stalls)
+        return stalls
 
     def hand_over(self, entry: Entry) -> bool:
         """This scheduler stops, and the next one of the cluster may adopt what runs: send the

@@ -180,9 +180,12 @@ class NodeReader:
 
     def _deltas(self, deltas: types_pb2.TokenDeltas) -> None:
         begun: list[int] = []
+        relay = self._port.relay()
+        stale = relay.stale
         try:
-            self._gate.take(deltas, self._port.relay(), begun)
+            self._gate.take(deltas, relay, begun)
         finally:
+            relay.deltas += len(deltas.ids) - (relay.stale - stale)
             if begun:
                 self._port.post(OutputsBegun(begun))
 

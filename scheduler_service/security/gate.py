@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -24,6 +25,7 @@ from scheduler_service.security.access import Access, Proof
 from scheduler_service.security.principals import LOCAL, NOBODY, Principal, become
 from scheduler_service.security.refusals import Place, Refusals
 from scheduler_service.security.rules import RPCS, Rule
+from scheduler_service.telemetry.rpc_times import RpcTimes
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +98,7 @@ class Gate(grpc.aio.ServerInterceptor):
         self._idle_stream_s = idle_stream_s
         self._open: dict[Principal, dict[asyncio.Task[Any], None]] = {}
         self.refusals = refusals or Refusals(Clock())
+        self.times = RpcTimes()
         if access is not None:
             access.on_end.append(self._end_all)
 
@@ -157,8 +160,24 @@ class Gate(grpc.aio.ServerInterceptor):
             if found.response_streaming
             else grpc.stream_unary_rpc_method_handler
         )
-        handler: Handler = make(checked, found.request_deserializer, found.response_serializer)
+        timed = self._timed(method, checked)
+        handler: Handler = make(timed, found.request_deserializer, found.response_serializer)
         return handler
+
+    def _timed(self, method: str, behavior: Any) -> Any:
+        name = method.removeprefix("/")
+
+        async def timed(request: Any, context: Context) -> Any:
+            began, fault = time.monotonic(), None
+            try:
+                return await behavior(request, context)
+            except BaseException as raised:
+                fault = raised
+                raise
+            finally:
+                self.times.ended(name, context.code(), fault, time.monotonic() - began)
+
+        return timed
 
     async def _first(self, asked: _Asked) -> Any:
         """The request of a method that has one."""
@@ -253,7 +272,7 @@ class Gate(grpc.aio.ServerInterceptor):
         async def refuse(_requests: Any, context: Context) -> None:
             await self._turn_away(_Asked(method, found.request_streaming, context), why)
 
-        handler: Handler = grpc.stream_stream_rpc_method_handler(refuse)
+        handler: Handler = grpc.stream_stream_rpc_method_handler(self._timed(method, refuse))
         return handler
 
     async def _refuse(

@@ -86,8 +86,8 @@ class Guard:
             self._transport.stop()
 
     def families(self) -> list[Family]:
-        """Metrics of what was refused."""
-        return [self.refusals.family(), self.quotas.family()]
+        """Metrics of what was refused, and of all RPCs."""
+        return [self.refusals.family(), self.quotas.family(), self.gate.times.family()]
 
     def credentials(self, *, agents: bool) -> Callable[[], grpc.ServerCredentials] | None:
         """Makes the encryption of a port for agents, or for others; None: plain text."""

@@ -13,20 +13,18 @@ from typing import Final
 from scheduler_service.clock import Clock
 from scheduler_service.core.outcomes import Outcome, RequestClass
 from scheduler_service.core.state import State
-from scheduler_service.core.types import MICROSECOND, SECOND, Duration
+from scheduler_service.core.types import SECOND, Duration
 from scheduler_service.driver import Driver
 from scheduler_service.report import histogram
 from scheduler_service.report.buckets import Bucket, Lengths
 from scheduler_service.report.queues import PoolWriter
 from scheduler_service.report.statistics import Statistics
-from scheduler_service.telemetry.loop_lag import LoopLag
 from scheduler_service.telemetry.node_metrics import NodeMetrics
-from service_kit.metrics import Bins, Collect, Family, Kind
-from service_kit.tracing import SpanCounts
+from service_kit.loop_lag import LoopLag
+from service_kit.metrics import TIME_EDGES_S, Bins, Collect, Family, Kind
+from service_kit.tracing import SpanCounts, spans_family
 
-# Powers of four of microseconds from 1 ms to 17 min: edges at which the report's own bars end.
-EDGES_NS: Final[tuple[Duration, ...]] = tuple(4**n * MICROSECOND for n in range(5, 16))
-EDGES_S: Final = tuple(edge / SECOND for edge in EDGES_NS)
+EDGES_NS: Final[tuple[Duration, ...]] = tuple(round(edge * SECOND) for edge in TIME_EDGES_S)
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 OTHERS: Final = "_others"  # stands for names beyond the bound
 
@@ -44,7 +42,7 @@ class SchedulerMetrics:
         lag: LoopLag,
         spans: SpanCounts,
         clock: Clock,
-        refused: Collect = tuple,
+        edge: Collect = tuple,
     ) -> None:
         self._driver = driver
         self._statistics = statistics
@@ -53,7 +51,7 @@ class SchedulerMetrics:
         self._lag = lag
         self._spans = spans
         self._clock = clock
-        self._refused = refused
+        self._edge = edge
 
     def __call__(self) -> Sequence[Family]:
         """All families, as of now."""
@@ -67,7 +65,7 @@ class SchedulerMetrics:
             *self._scaling(state),
             *self._nodes.collect(state, self._statistics),
             *self._own(),
-            *self._refused(),
+            *self._edge(),
         ]
 
     def _totals(self) -> Iterator[Family]:
@@ -82,6 +80,7 @@ class SchedulerMetrics:
             ("tokens.input", totals.input_tokens, "{token}", "Prompt tokens of what ended well"),
             ("tokens.output", totals.output_tokens, "{token}", "Tokens that engines wrote"),
             ("tokens.wasted", totals.wasted_output_tokens, "{token}", "Written for nothing"),
+            ("stream.deltas", self._driver.scheduler.relay.deltas, "{delta}", "Pieces of output"),
             ("late_results", totals.late_results, "{result}", "Results of ids that were not live"),
             ("nodes.lost", self._statistics.nodes_lost, "{node}", "Nodes that were given up"),
             ("ledger.healed", totals.healed, "{item}", "Differences to agents, repaired"),
@@ -161,19 +160,8 @@ class SchedulerMetrics:
         return iter(by_name.values())
 
     def _own(self) -> Iterator[Family]:
-        lag = _seconds("batchyard.event_loop.lag", "How late timers of the loop come")
-        lag.add(_bins(self._lag.lengths))
-        yield lag
-        spans = Family(
-            "batchyard.telemetry.spans",
-            Kind.COUNTER,
-            "Spans that left, or were lost",
-            "{span}",
-            ("outcome",),
-        )
-        for outcome in ("exported", "failed", "dropped"):
-            spans.add(getattr(self._spans, outcome), outcome)
-        yield spans
+        yield self._lag.family()
+        yield spans_family(self._spans)
         faults = Family("batchyard.core.faults", Kind.COUNTER, "Faults of our own", "{fault}")
         faults.add(self._driver.faults)
         yield faults
@@ -212,6 +200,7 @@ def _times(ever: Bucket) -> Iterator[Family]:
     for name, text, rows in (
         ("request.duration", "Receipt to end, of successes", ever.durations),
         ("time_to_first_token", "Receipt to first output, of streams", ever.first_outputs),
+        ("time_per_output_token", "Between two tokens of a stream, on average", ever.token_times),
     ):
         family = _seconds(f"gen_ai.server.{name}", text, model)
         for pool, lengths in rows.items():
@@ -239,7 +228,7 @@ def _batches(ever: Bucket) -> Iterator[Family]:
 
 
 def _seconds(name: str, text: str, labels: tuple[str, ...] = ()) -> Family:
-    return Family(name, Kind.HISTOGRAM, text, "s", labels, EDGES_S)
+    return Family(name, Kind.HISTOGRAM, text, "s", labels, TIME_EDGES_S)
 
 
 def _bins(lengths: Lengths) -> Bins:

@@ -11,6 +11,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.types import Node
 from scheduler_service.report.nodes import NodeView, Views
 from scheduler_service.report.statistics import Statistics
+from service_kit.gpu_metrics import gpu_families
 from service_kit.metrics import Family, Kind, one_hot
 
 _AVAILABILITIES: Final = tuple(each.name.lower() for each in NodeAvailability)
@@ -26,11 +27,14 @@ class NodeMetrics:
     def collect(self, state: State, statistics: Statistics) -> Iterator[Family]:
         """Families of nodes."""
         made = _Families()
+        reports: list[tuple[str, node_service_pb2.NodeReport]] = []
         for node in state.nodes.values():
             if node.alive:
                 view = self._views(node.node_id, node.epoch)
                 made.add(node, view, statistics.node_totals.get(node.node_id, [0, 0]))
-        return iter(made.all)
+                if view is not None and view.report is not None:
+                    reports.append((node.node_id, view.report))
+        return iter((*made.all, *gpu_families(reports)))
 
 
 class _Families:
@@ -53,12 +57,9 @@ class _Families:
         self.offset = Family(
             "batchyard.node.clock.offset", gauge, "Its clock minus ours", "s", node
         )
-        gpu = ("node", "hw.id")
-        self.gpu = Family("hw.gpu.utilization", gauge, "Busy share of a GPU", "1", gpu)
-        self.memory = Family("hw.gpu.memory.usage", gauge, "Memory in use", "By", gpu)
         self.all = (
             self.attempts, self.inflight, self.slots, self.availability, self.health,
-            self.round_trip, self.offset, self.gpu, self.memory,
+            self.round_trip, self.offset,
         )  # fmt: skip
 
     def add(self, node: Node, view: NodeView | None, totals: list[int]) -> None:
@@ -76,13 +77,3 @@ class _Families:
             self.round_trip.add(view.round_trip_s, name)
         if view.clock_offset_us is not None:
             self.offset.add(view.clock_offset_us / 1e6, name)
-        if view.report is not None:
-            self._add_gpus(name, view.report)
-
-    def _add_gpus(self, name: str, report: node_service_pb2.NodeReport) -> None:
-        for load in report.gpus:
-            gpu_id = load.uuid or str(load.index)
-            if load.HasField("utilization"):
-                self.gpu.add(load.utilization, name, gpu_id)
-            if load.HasField("memory_used_bytes"):
-                self.memory.add(load.memory_used_bytes, name, gpu_id)

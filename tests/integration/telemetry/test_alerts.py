@@ -22,14 +22,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler_service.core.events import PoolPaused, SessionBroken
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.settings import CoreSettings, QueueSettings
-from scheduler_service.core.types import MILLISECOND, SECOND
-from scheduler_service.report import histogram
+from scheduler_service.core.types import SECOND
 from scheduler_service.report.queues import PoolWriter
-from scheduler_service.telemetry.loop_lag import LoopLag
 from scheduler_service.telemetry.metrics import SchedulerMetrics
 from scheduler_service.telemetry.node_metrics import NodeMetrics
 from scripts.fetch_test_tools import PROMTOOL as FETCHED
 from service_kit import prometheus
+from service_kit.loop_lag import LoopLag
 from service_kit.metrics import Kind
 from service_kit.tracing import SpanCounts
 from tests.unit.scheduler.small_world import SmallWorld
@@ -105,7 +104,7 @@ async def paused(w: Watched) -> None:
 
 async def loop_lag(w: Watched) -> None:
     for _ in range(100):
-        histogram.add(w.lag.lengths.bars, 900 * MILLISECOND)
+        w.lag.counted.add(0.9)
 
 
 async def spans_lost(w: Watched) -> None:

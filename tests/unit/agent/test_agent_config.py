@@ -117,6 +117,8 @@ def test_all_errors_come_at_once_with_path_source_and_a_guess(tmp_path: Path) ->
         ({"reconnect": {"first": "9s"}}, "longer than longest"),
         ({"labels": {str(n): "x" for n in range(17)}}, "at most 16"),
         ({"log": {"level": "loud"}}, "log.level"),
+        ({"metrics": {"listen": "7614"}}, "host:port"),
+        ({"metrics": {"listen": "0.0.0.0:7614"}}, "metrics.insecure"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(tmp_path: Path, flags: dict[str, Any], words: str) -> None:

@@ -15,12 +15,14 @@ from scheduler_service.core.types import SECOND
 from scheduler_service.report import histogram
 from scheduler_service.report.buckets import ROWS_MAX, Bucket
 from scheduler_service.report.queues import PoolWriter
+from scheduler_service.rpc.book import Book
 from scheduler_service.security.quotas import Quotas
 from scheduler_service.security.refusals import Refusals
-from scheduler_service.telemetry.loop_lag import LoopLag
 from scheduler_service.telemetry.metrics import EDGES_NS, OTHERS, SchedulerMetrics
 from scheduler_service.telemetry.node_metrics import NodeMetrics
+from scheduler_service.telemetry.rpc_times import RpcTimes
 from service_kit import prometheus
+from service_kit.loop_lag import LoopLag
 from service_kit.metrics import Kind
 from service_kit.tracing import SpanCounts
 from tests.unit.scheduler.small_world import SmallWorld
@@ -37,7 +39,12 @@ def metrics_of(world: SmallWorld) -> SchedulerMetrics:
         lag=LoopLag(),
         spans=SpanCounts(exported=5, dropped=2),
         clock=world.clock,
-        refused=lambda: [Refusals(world.clock).family(), Quotas(TenantsSection()).family()],
+        edge=lambda: [
+            Refusals(world.clock).family(),
+            Quotas(TenantsSection()).family(),
+            RpcTimes().family(),
+            Book(world.driver, world.clock).family(),
+        ],
     )
 
 
@@ -134,12 +141,14 @@ async def test_no_label_names_a_request_or_a_trace() -> None:
     allowed = {
         "outcome", "model", "priority", "task_type", "reason", "from", "to", "pool", "node",
         "engine", "state", "place", "limit", "request_class", "hw.id", "gen_ai.request.model",
+        "error.type", "rpc.method", "rpc.status_code",
     }  # fmt: skip
     assert labels <= allowed
 
 
 async def test_the_document_lists_exactly_the_metrics_that_there_are() -> None:
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    page = page[: page.index("## Agents")]
     listed = set(re.findall(r"^\| `([a-z_.]+)` \| `([a-z_]+)` \|", page, re.MULTILINE))
     made = {
         (family.name, prometheus.name_of(family) + "_total" * (family.kind is Kind.COUNTER))
