@@ -152,6 +152,26 @@ MEASURES: Final[dict[str, Measure]] = {
     "memory.queued": Measure(
         what="Memory per queued request", unit="bytes", floor=2048, promise=1024, stretch=717
     ),
+    "overload.attainment": Measure(
+        what="Three times the capacity: attainment that priority 8 and above lose", unit="points",
+        floor=5, promise=5, stretch=1,
+    ),
+    "overload.refusal": Measure(
+        what="Three times the capacity: from sending to refusal, p99", unit="ms",
+        floor=100, promise=100, stretch=20,
+    ),
+    "overload.hinted": Measure(
+        what="Three times the capacity: refusals with reason and hint", unit="%",
+        more_is_better=True, floor=100, promise=100, stretch=100,
+    ),
+    "overload.memory": Measure(
+        what="Three times the capacity: growth of memory (RSS), first third to last", unit="MB",
+        floor=20, promise=10, stretch=5,
+    ),
+    "overload.recovery": Measure(
+        what="Three times the capacity: from its end until latencies are usual", unit="s",
+        floor=10, promise=10, stretch=5,
+    ),
     "start.cold": Measure(
         what="Cold start: process to ready line", unit="s",
         floor=1.5, promise=0.7, stretch=0.5, limit=ECHO_START,

@@ -13,6 +13,7 @@ from benchmarks.measures import (
     latency,
     memory,
     multiplex,
+    overload,
     security,
     start,
     tokens,
@@ -30,6 +31,7 @@ ALL: Final[Mapping[str, Callable[[Bench], Awaitable[list[Measured]]]]] = {
     "security": security.measure,
     "tracing": tracing.measure,
     "memory": memory.measure,
+    "overload": overload.measure,
     "start": start.measure,
     "core": core.measure,
 }

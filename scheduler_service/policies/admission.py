@@ -32,7 +32,8 @@ _INTERACTIVE: Final = RequestClass.INTERACTIVE  # a look-up costs 70 ns on every
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A bounded queue, and no place in it for what cannot meet its deadline.
+    """A bounded queue, and no place in it for what cannot meet its deadline. Where as many wait as
+    may, a newcomer displaces the youngest of the least urgent, if that is less urgent.
 
     A deadline counts as out of reach when now + caution * expected wait + expected service passes
     it; `caution` is below 1, for a wrong refusal is a certain loss. Nothing is refused for its
@@ -59,7 +60,8 @@ class Bounded:
         """QUEUE_FULL, DEADLINE_UNREACHABLE, or None."""
         interactive = request.request_class is _INTERACTIVE
         if interactive and load.waiting >= load.max_requests + load.free_inputs:
-            return self._full(load, f"{load.waiting} requests wait, the most this queue takes")
+            text = f"{load.waiting} requests wait, the most this queue takes"
+            return self._full(load, text, displaces=True)
         if load.waiting_bytes + request.size_bytes > load.max_bytes:
             return self._full(load, f"{load.waiting_bytes} bytes wait, the most this queue takes")
         if request.deadline < NEVER and load.expected_service:
@@ -68,19 +70,19 @@ class Bounded:
             return unreachable(request, load, now, wait, work)
         return None
 
-    def _full(self, load: PoolLoad, message: str) -> Refusal:
+    def _full(self, load: PoolLoad, message: str, *, displaces: bool = False) -> Refusal:
         """Come back when the queue has drained by a tenth, by the drain rate."""
         per_request = load.mean_service // max(1, load.parallel)
         hint = min(60 * SECOND, max(100 * MILLISECOND, load.waiting * per_request // 10))
-        return Refusal(Reason.QUEUE_FULL, message, hint, {"queueDepth": str(load.waiting)})
+        depth = {"queueDepth": str(load.waiting)}
+        return Refusal(Reason.QUEUE_FULL, message, hint, depth, displaces)
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """As `Bounded`, by the measured drain rate; urgent ones displace others; tenants share.
+    """As `Bounded`, by the measured drain rate; tenants share.
 
-    The queue is full at its bounds, or with more than drains in `longest`. Where it is full a
-    newcomer displaces the youngest of the least urgent, if that is less urgent. While two or more
+    The queue is full at its bounds, or with more than drains in `longest`. While two or more
     tenants wait, none takes more than `tenant_share` of the queue. Who waits with less than
     `hopeless` times its expected service left is ended, or gets a smaller model: it would only be
     late, and take a slot from one that is not.

@@ -139,3 +139,17 @@ def test_open_admission_refuses_no_deadline_but_keeps_the_bounds() -> None:
     agent.finish(first)
     requests = world.submit(6, timeout=1)
     assert [r.outcome for r in requests] == [None] * 4 + [Outcome.REJECTED] * 2
+
+
+def test_full_queue_makes_room_for_a_more_urgent_request() -> None:
+    """By default, too: a flood of less urgent ones shuts nobody out who is more urgent."""
+    world = World(queue=queue(max_requests=2))
+    world.agent()
+    world.submit()  # takes the slot
+    older, younger = world.submit(2, priority=5)
+    assert world.result(world.submit(priority=5)).reason is Reason.QUEUE_FULL
+    urgent = world.submit(priority=8)
+    assert world.outcome(urgent) is None
+    assert world.result(younger).reason is Reason.SHED
+    assert world.result(younger).retry_after
+    assert world.outcome(older) is None
