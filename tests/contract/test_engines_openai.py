@@ -167,7 +167,7 @@ async def test_first_token_and_idle_have_limits_of_their_own(server: HostileServ
 
 
 async def test_cancel_closes_the_connection_in_every_phase(server: HostileServer) -> None:
-    """Behaviours 38 to 40: before the first byte, in mid-stream, and where nothing streams."""
+    """Behaviours 38, 39 and 40: before the first byte, in mid-stream, and where nothing streams."""
     async with serving(engine(server.url), "m") as bench:
         for prompt, stream in (("silent", True), ("hold", True), ("silent", False)):
             (dispatch_id,) = bench.submit(bench.item(prompt, stream=stream))

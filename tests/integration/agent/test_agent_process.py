@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -70,6 +71,13 @@ async def spawn(scheduler: ScriptedScheduler) -> AsyncIterator[Spawn]:
             process.kill()
             _, errors = await process.communicate()
             sys.stderr.write(f"the agent was still there; it had said:\n{errors.decode()}\n")
+
+
+TWO_ENGINES = """
+engines:
+  - {id: simulated, kind: simulated, slots: 2}
+  - {id: python, kind: python, model: fn, callable: "tests.unit.engines.python_functions:act"}
+"""
 
 
 def simulated(**options: object) -> list[str]:
@@ -193,21 +201,27 @@ class Collector(BaseHTTPRequestHandler):
 
 
 async def test_spans_of_sampled_items_arrive_over_otlp_and_of_others_none(
-    scheduler: ScriptedScheduler, spawn: Spawn
+    scheduler: ScriptedScheduler, spawn: Spawn, tmp_path: Path
 ) -> None:
+    """Behaviour 121: also of an engine that runs in a child process of the agent."""
+    config = tmp_path / "agent.yaml"
+    config.write_text(TWO_ENGINES)
     server = HTTPServer(("127.0.0.1", 0), Collector)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         url = f"http://127.0.0.1:{server.server_address[1]}"
-        agent = await spawn(*simulated(slots=2), OTEL_EXPORTER_OTLP_ENDPOINT=url)
+        agent = await spawn("--config", str(config), OTEL_EXPORTER_OTLP_ENDPOINT=url)
         session = await scheduler.session()
         await session.until(lambda: session.credits.get("simulated") == 2)
+        await session.until(lambda: session.credits.get("python"))
         yes = types.TraceContext(traceparent=f"00-{'ab' * 16}-{'cd' * 8}-01")
         no = types.TraceContext(traceparent=f"00-{'ef' * 16}-{'cd' * 8}-00")
         session.dispatch(text_item(1, trace=yes), text_item(2, trace=no))
-        await session.until(lambda: len(session.results) == 2)
-        session.send(results_acked=2)
+        in_child = types.TraceContext(traceparent=f"00-{'12' * 16}-{'cd' * 8}-01")
+        session.dispatch(text_item(3, trace=in_child), batch_id="c", engine_id="python", model="fn")
+        await session.until(lambda: len(session.results) == 3)
+        session.send(results_acked=3)
         agent.process.send_signal(signal.SIGTERM)
         assert (await agent.end())[0] == 0
     finally:
@@ -218,13 +232,16 @@ async def test_spans_of_sampled_items_arrive_over_otlp_and_of_others_none(
     while not Collector.spans.empty():
         span = Collector.spans.get()
         spans[span.name] = span
-    assert set(spans) == {
+    assert {n for n in spans if spans[n].trace_id.hex() == "ab" * 16} >= {
         "process simulated",
         "engine chat simulated",
-        "prefill",
-        "decode",
     }
-    assert {span.trace_id.hex() for span in spans.values()} == {"ab" * 16}
+    assert {n for n in spans if spans[n].trace_id.hex() == "12" * 16} >= {
+        "process fn",
+        "engine chat fn",
+    }
+    assert {span.trace_id.hex() for span in spans.values()} == {"ab" * 16, "12" * 16}
+    assert {"prefill", "decode"} <= set(spans)
     assert spans["process simulated"].parent_span_id.hex() == "cd" * 8
 
 

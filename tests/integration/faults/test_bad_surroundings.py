@@ -109,20 +109,29 @@ async def _status(stub: SchedulerServiceStub) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
+async def _running(running: Cluster, count: int) -> bool:
+    return sum(n.running for n in (await running.report()).nodes) == count
+
+
 async def test_stopping_ends_what_is_short_and_tells_what_is_long() -> None:
-    """Behaviours 42, 79: idle sessions and a hanging request hold nothing up beyond the grace."""
+    """Behaviours 42, 44, 79: idle sessions, callers that left and a hanging request hold nothing
+    up beyond the grace.
+    """
     async with cluster(settings=["shutdown_grace=3s"]) as running:
         for number in range(5):
             await running.agent(f"n{number}", "slots=1")
+        leavers = [
+            asyncio.create_task(running.client.generate("[[stall]]", model="m")) for _ in range(5)
+        ]
+        await until(lambda: _running(running, 5))
+        for leaver in leavers:
+            leaver.cancel()
+        await until(lambda: _running(running, 0), what="the slots of those that left are free")
         short = asyncio.create_task(
             running.client.generate("[[sleep=1s]]", model="m", max_tokens=1)
         )
         long = asyncio.create_task(running.client.generate("[[stall]]", model="m"))
-
-        async def both_run() -> bool:
-            return sum(n.running for n in (await running.report()).nodes) == 2
-
-        await until(both_run)
+        await until(lambda: _running(running, 2))
         running.scheduler.signal(signal.SIGTERM)
         assert await asyncio.wait_for(running.scheduler.process.wait(), 5) == 0
         assert (await asyncio.wait_for(short, 2)).text

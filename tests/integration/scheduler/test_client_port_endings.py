@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import signal
 import sys
@@ -244,6 +245,35 @@ async def test_submits_of_one_moment_never_overfill_the_engine() -> None:
             assert (await exchange.wait()).reason in ("", "CANCELLED_BY_CLIENT")
         await world.settled()
         assert max(held) == 10
+
+
+async def test_collector_of_memory_takes_no_task_away(collecting: None) -> None:
+    """Behaviour 37: it runs every few milliseconds; a task that nobody kept would be gone."""
+    async with running_world() as world:
+        await world.add_agent(slots=8, latency="5ms")
+        calls = [await world.begin(WAYS[n % len(WAYS)], prompt("[[tokens=3]]")) for n in range(200)]
+        answers = await asyncio.gather(*(call.wait() for call in calls))
+        assert all(answer.error is None for answer in answers)
+        await world.settled()
+
+
+@pytest.fixture
+async def collecting() -> AsyncIterator[None]:
+    """Collects again and again, of what is made from now on: the rest of a test run is large."""
+    gc.freeze()
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def collect() -> None:
+        nonlocal timer
+        gc.collect()
+        timer = loop.call_later(0.02, collect)
+
+    collect()
+    yield
+    assert timer is not None
+    timer.cancel()
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("way", WAYS)

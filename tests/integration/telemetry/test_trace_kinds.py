@@ -191,6 +191,7 @@ def wanted(kind: str) -> list[str]:
 
 
 async def test_every_kind_of_request_leaves_a_whole_tree(tmp_path: Path) -> None:
+    """Behaviour 118: sessions of agents work as without tracing, and are no spans themselves."""
     async with receiver() as seen, client_spans(seen):
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": seen.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "100"}
         settings = (*kinds.SETTINGS, f"state_dir={tmp_path / 'state'}")
@@ -209,6 +210,7 @@ async def test_every_kind_of_request_leaves_a_whole_tree(tmp_path: Path) -> None
         assert not tree.faults(), f"{kind}: {tree.faults()}\n{tree}"
     stopped = [s.name for s in seen.spans if "SCHEDULER_STOPPED" in s.attributes.values()]
     assert not stopped, "these were open until the end"
+    assert not [s.name for s in seen.spans if "NodeService" in s.name]
     _check_links(trees)
     _check_attributes(trees)
 

@@ -88,6 +88,18 @@ def test_suspect_that_is_heard_again_is_healthy_and_keeps_its_work() -> None:
     assert len(request.attempts) == 1
 
 
+def test_idle_node_that_beats_stays_and_works_at_once() -> None:
+    """Behaviour 81: ten times the limit without work; the same session serves the next request."""
+    world = World()
+    agent = world.agent()
+    epoch = agent.epoch
+    world.advance(30)
+    assert world.scheduler.state.nodes["n0"].epoch == epoch
+    request = world.submit()
+    assert agent.running() == [request]
+    assert world.noted("node_suspect") == []
+
+
 def test_times_of_liveness_are_settings() -> None:
     world = World(health=health(session_timeout=SECOND // 2, resume_window=SECOND // 4))
     world.agent().frozen = True

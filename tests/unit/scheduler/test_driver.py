@@ -100,8 +100,8 @@ class Bench:
             self.driver.submit(request(rid), alone=True)
         await self.turn()
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(WAIT_S):
+    async def until(self, condition: Callable[[], object], within_s: float = WAIT_S) -> None:
+        async with asyncio.timeout(within_s):
             while not condition():
                 self.turned.clear()
                 await self.turned.wait()
@@ -249,3 +249,24 @@ async def test_wake_takes_a_turn_though_nothing_happened() -> None:
     bench.driver.wake()
     await bench.turn()
     assert bench.core.steps == [[]]
+
+
+async def test_what_comes_at_the_instant_of_a_wake_up_is_not_lost() -> None:
+    """Behaviour 36: two thousand requests, each submitted as the timer of the one before fires."""
+    bench = Bench()
+    loop, count = asyncio.get_running_loop(), 2_000
+    sent = 0
+
+    def feed() -> None:
+        nonlocal sent
+        for _ in range(20):
+            sent += 1
+            # Its deadline is the core's next wake-up, which is also the next feeding.
+            bench.driver.submit(request(sent, deadline=Clock().now() + 5 * MILLISECOND))
+        if sent < count:
+            loop.call_at(loop.time() + 0.005, feed)
+
+    feed()
+    await bench.until(lambda: len(bench.finished()) == count, within_s=30)
+    assert sorted(rid for rid, _ in bench.finished()) == list(range(1, count + 1))
+    bench.driver.close()
