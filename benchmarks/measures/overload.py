@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from batchyard import AsyncClient
 from batchyard.errors import BatchyardError
@@ -39,6 +40,7 @@ ROUNDS_MAX = 3
 REFUSED = frozenset({"QUEUE_FULL", "DEADLINE_UNREACHABLE"})
 DISPLACED = "SHED"  # it waited, and one that is more urgent has its place
 TICK_S = 0.05
+LAG_MAX_S = 0.1  # the load's own lag, above which a round is disturbed
 SLACK, SLACK_S = 1.25, 0.02  # of the usual p95: still usual
 
 
@@ -121,11 +123,8 @@ async def measure(bench: Bench) -> list[Measured]:
         await up.enter_async_context(client)
         await open_loop(_Load(client, 0).send, rate=BASE * CAPACITY, seconds=1, seed=0)
         lasts_s = (LASTS_QUICK if bench.quick else LASTS) * bench.round_s
-        rounds = [
-            await _round(client, scheduler, lasts_s, number)
-            for number in range(min(ROUNDS_MAX, bench.rounds))
-        ]
-    detail = _detail(rounds[-1])
+        rounds, tried = await _rounds(client, scheduler, lasts_s, min(ROUNDS_MAX, bench.rounds))
+    detail = _detail(rounds[-1]) | {"rounds_tried": tried}
     return [
         Measured("overload.attainment", [r.attainment_lost for r in rounds], detail=detail),
         Measured("overload.refusal", [r.refusal_ms for r in rounds]),
@@ -133,6 +132,18 @@ async def measure(bench: Bench) -> list[Measured]:
         Measured("overload.memory", [r.grown_mb for r in rounds]),
         Measured("overload.recovery", [r.recovery_s for r in rounds]),
     ]
+
+
+async def _rounds(
+    client: AsyncClient, scheduler: Child, lasts_s: float, wanted: int
+) -> tuple[list[Round], int]:
+    """So many rounds in which the load itself was not held up, and how many were tried for that:
+    at most twice as many; then the least disturbed of them count.
+    """
+    seen: list[Round] = []
+    while len(seen) < 2 * wanted and sum(r.load_lag_s < LAG_MAX_S for r in seen) < wanted:
+        seen.append(await _round(client, scheduler, lasts_s, len(seen)))
+    return sorted(seen, key=attrgetter("load_lag_s"))[:wanted], len(seen)
 
 
 def _detail(seen: Round) -> dict[str, float | int | str]:
