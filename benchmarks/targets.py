@@ -126,12 +126,15 @@ MEASURES: Final[dict[str, Measure]] = {
         what="Tracing, default sampling, 1,000 unary requests/s: scheduler CPU", unit="us/request",
         limit=UNTRACED,
     ),
+    "tracing.full": Measure(
+        what="Tracing, every request kept: scheduler CPU", unit="us/request", limit=UNTRACED
+    ),
+    "tracing.unsampled": Measure(
+        what="Tracing, one that is not sampled: the tracer's work", unit="us/request"
+    ),
     "tracing.share": Measure(
         what="Tracing, default sampling, 1,000 unary requests/s: it adds", unit="% of a core",
         floor=1, promise=1,
-    ),
-    "tracing.full": Measure(
-        what="Tracing, every request kept: scheduler CPU", unit="us/request", limit=UNTRACED
     ),
     "black_hole.cpu": Measure(
         what="Collector that never answers: scheduler CPU", unit="us/request", limit=UNTRACED

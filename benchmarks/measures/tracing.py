@@ -1,9 +1,11 @@
 """What does tracing cost? The same scheduler with tracing on | off, in turns, at a fixed rate.
 
 1,000 unary requests a second at random moments: the default sampling keeps ten of them a second, so
-its cost depends on the rate that it is spread over. `full` keeps all. Then the collector is a black
-hole, which takes everything and never answers, for `black_hole_s` seconds of load: the processor
-time must stay what it is without tracing, memory flat, what is lost counted, and the exit quick.
+its cost depends on the rate that it is spread over. It is smaller than the noise of a whole
+scheduler, so `share` is put together from parts: the tracer's work for one that is not sampled,
+and what keeping all of them adds. Then the collector is a black hole, which takes everything and
+never answers, for `black_hole_s` seconds of load: processor time and memory must stay what they are
+without tracing, what is lost be counted, and the exit quick.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from statistics import median
 from typing import Any, Final
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from batchyard.v1 import GenerateRequest, SchedulerServiceStub
+from benchmarks import tracing_costs
 from benchmarks.bench import INSTANT, Bench, Sample, Side
 from benchmarks.collectors import black_hole, collector
 from benchmarks.echo_load import channel
@@ -24,63 +28,74 @@ from benchmarks.loads import paced_loop
 from benchmarks.measured import Measured
 from benchmarks.measures.requests import request
 from benchmarks.processes import Child
+from scheduler_service.telemetry.sampling import ROOT_TRACES_PER_S
 
 RATE: Final = 1_000.0  # requests a second
 WIDTH: Final = 256
-TURN_S: Final = 10.0  # two exports, at the SDK's default of one in five seconds
+TURN_S: Final = 5.0  # one export, at the SDK's default
+TURNS: Final = 2  # of each in a round
 Detail = dict[str, float | int | str]
 
 
 async def measure(bench: Bench) -> list[Measured]:
     """The lines tracing.* and black_hole.*."""
     turn_s = bench.round_s if bench.quick else TURN_S
-    async with _loaded(await bench.scheduler(INSTANT)) as off:
+    async with (
+        bench.fresh_scheduler() as scheduler,
+        bench.fresh_agent(scheduler, INSTANT, slots=256),
+        _loaded(scheduler) as off,
+    ):
         return [*await _costs(bench, off, turn_s), *await _black_hole(bench, off, turn_s)]
 
 
 async def _costs(bench: Bench, off: Side, turn_s: float) -> list[Measured]:
-    async with contextlib.AsyncExitStack() as up:
-        endpoint = await up.enter_async_context(collector())
-        default = await up.enter_async_context(_traced(bench, endpoint))
-        full = await up.enter_async_context(
-            _traced(bench, endpoint, OTEL_TRACES_SAMPLER="always_on")
-        )
-        on, without = await _in_turns(default, off, bench.rounds, turn_s)
-        all_, none = await _in_turns(full, off, bench.rounds, turn_s)
-        exported = await _spans(default.process, "exported")
-    added = [(a.cpu_us - b.cpu_us) * RATE / 1e4 for a, b in zip(on, without, strict=True)]
+    turns = bench.rounds * TURNS
+    async with collector() as endpoint:
+        async with _traced(bench, endpoint) as default:
+            on, without = await _in_turns(default, off, turns, turn_s)
+            exported = await _spans(default.process, "exported")
+        async with _traced(bench, endpoint, OTEL_TRACES_SAMPLER="always_on") as full:
+            kept, none = await _in_turns(full, off, turns, turn_s)
+    unsampled = [tracing_costs.unsampled_us() for _ in range(bench.rounds)]
+    kept_us = median(_cpu(kept)) - median(_cpu(none))
+    # Of a core: so many microseconds in each second.
+    share = [(RATE * each + ROOT_TRACES_PER_S * kept_us) / 1e4 for each in unsampled]
     rate = sum(s.count for s in on) / sum(s.wall_s for s in on)
     detail: Detail = {"exported_spans": exported, "requests_per_s": round(rate)}
     return [
         Measured("tracing.cpu", _cpu(on), _cpu(without), detail),
-        Measured("tracing.share", added),
-        Measured("tracing.full", _cpu(all_), _cpu(none)),
+        Measured("tracing.full", _cpu(kept), _cpu(none)),
+        Measured("tracing.unsampled", unsampled),
+        Measured("tracing.share", share),
     ]
 
 
 async def _black_hole(bench: Bench, off: Side, turn_s: float) -> list[Measured]:
     async with black_hole() as endpoint, _traced(bench, endpoint) as on:
-        turns = 1 if bench.quick else max(2, round(bench.black_hole_s / turn_s))
-        await on.sample(turn_s / 5)
-        before = on.process.rss_bytes()
-        into, without = await _in_turns(on, off, turns, turn_s)
-        after = on.process.rss_bytes()
+        turns = TURNS if bench.quick else max(TURNS, round(bench.black_hole_s / turn_s))
+        memory: tuple[list[float], list[float]] = ([], [])
+        into, without = await _in_turns(on, off, turns, turn_s, memory)
         detail: Detail = {
             "seconds_under_load": round(turns * turn_s),
             "lost_spans": await _spans(on.process, "failed") + await _spans(on.process, "dropped"),
-            "grown_mb": round((after - before) / 1e6, 2),
+            "grown_mb": _growth(memory[0]),
+            "grown_mb_untraced": _growth(memory[1]),
         }
-        rss_off = off.process.rss_bytes()
         began = time.perf_counter()
         await on.process.end()
         exit_s = time.perf_counter() - began
-    ratios = [a.cpu_us / b.cpu_us for a, b in zip(into, without, strict=True)]
     return [
         Measured("black_hole.cpu", _cpu(into), _cpu(without), detail),
-        Measured("black_hole.ratio", ratios),
-        Measured("black_hole.memory", [after / 1e6], [rss_off / 1e6], detail),
+        Measured("black_hole.ratio", [median(_cpu(into)) / median(_cpu(without))]),
+        Measured("black_hole.memory", *memory, detail),
         Measured("black_hole.exit", [exit_s]),
     ]
+
+
+def _growth(samples: list[float]) -> float:
+    """From the first third, in which rings and pools fill, to the last: of the medians."""
+    third = max(1, len(samples) // 3)
+    return round(median(samples[-third:]) - median(samples[third : 2 * third] or samples), 2)
 
 
 def _cpu(samples: list[Sample]) -> list[float]:
@@ -88,9 +103,15 @@ def _cpu(samples: list[Sample]) -> list[float]:
 
 
 async def _in_turns(
-    subject: Side, limit: Side, turns: int, turn_s: float
+    subject: Side,
+    limit: Side,
+    turns: int,
+    turn_s: float,
+    memory: tuple[list[float], list[float]] = ([], []),
 ) -> tuple[list[Sample], list[Sample]]:
-    """Both warm, then one after the other, each first in every other turn."""
+    """Both warm, then one after the other, each first in every other turn. `memory` gets what each
+    holds after each turn, in MB.
+    """
     sides = (subject, limit)
     samples: tuple[list[Sample], list[Sample]] = ([], [])
     for side in sides:
@@ -98,6 +119,7 @@ async def _in_turns(
     for number in range(turns):
         for index in (0, 1) if number % 2 == 0 else (1, 0):
             samples[index].append(await sides[index].sample(turn_s))
+            memory[index].append(sides[index].process.rss_bytes() / 1e6)
     return samples
 
 

@@ -171,9 +171,10 @@ class RequestTracer:
             for record in taken:
                 self._observe(record)
         elif late is not None:
+            finished, callers = records.FINISHED, self._callers
             for record in taken:
-                if record.kind is records.FINISHED:
-                    self._end_unsampled(late, record)
+                if record.kind is finished and (request := record.request) is not None:
+                    late.finished(request, callers.pop(request.rid, "") if callers else "")
 
     def _observe(self, record: Record) -> None:
         kind = record.kind
@@ -189,12 +190,6 @@ class RequestTracer:
                 spans = self._open.get(record.request.rid)
                 if spans is not None:
                     handler(spans, record)
-
-    def _end_unsampled(self, late: LateKeeper, record: Record) -> None:
-        request = record.request
-        assert request is not None
-        callers = self._callers
-        late.finished(request, callers.pop(request.rid, "") if callers else "")
 
     def _attempt_span(self, spans: RequestSpans, attempt: Attempt) -> Span:
         """Made when it is first asked for: by the sender or by the record."""
@@ -270,7 +265,7 @@ class RequestTracer:
         spans = self._open.pop(request.rid, None)
         if spans is None:
             if self._late is not None:
-                self._end_unsampled(self._late, record)
+                self._late.finished(request, self._callers.pop(request.rid, ""))
             return
         code = status.CODES.get(request.reason)
         if spans.rpc is not None:

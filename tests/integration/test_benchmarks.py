@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks import document, table
 from benchmarks.measured import Measured
+from benchmarks.measures import tracing
 from benchmarks.measures.security import TURNS
 from benchmarks.targets import MEASURES
 
@@ -24,7 +25,10 @@ MAY_BE_NOUGHT = {
     "tracing.share",
     *(f"overload.{what}" for what in ("attainment", "refusal", "memory", "recovery")),
 }
-IN_TURNS = {"security.multiplex", "security.echo", "security.added"}
+IN_TURNS = dict.fromkeys(("security.multiplex", "security.echo", "security.added"), TURNS)
+IN_TURNS |= dict.fromkeys(
+    ("tracing.cpu", "tracing.full", "black_hole.cpu", "black_hole.memory"), tracing.TURNS
+)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -46,7 +50,7 @@ def test_a_quick_run_measures_everything_and_saves_it(tmp_path: Path) -> None:
     assert list(lines) == list(MEASURES)
     for line in lines.values():
         assert line["value"] > 0 or line["key"] in MAY_BE_NOUGHT
-        turns = TURNS if line["key"] in IN_TURNS else 1
+        turns = IN_TURNS.get(line["key"], 1)
         assert len(line["samples"]) == turns
         assert (line["verdict"] != "") == (line["floor"] is not None)
     for kind in ("multiplex", "unary", "tokens", "deltas"):
