@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from simulator import fleet
@@ -12,7 +12,7 @@ from simulator.commands import policy_files, progress, settings, simulate, workl
 from simulator.commands.failures import UsageError
 from simulator.kinds import NodeKind
 from simulator.pages.curve import curve_page
-from simulator.planning import Advice, Point, advise
+from simulator.planning import Advice, Nodes, Point, advise
 from simulator.report import aligned, seconds, share
 from simulator.summary import Summary
 
@@ -42,6 +42,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(fleet.KINDS)}; default H100-70B,A100-70B")  # fmt: skip
     add("--price", action="append", default=[], metavar="KIND=PRICE", dest="prices",
         help="of a node and hour, where the built-in one is not yours")  # fmt: skip
+    add("--mix", action="store_true",
+        help="try two kinds together, too, wherever that would cost less")  # fmt: skip
     add("--most", type=int, default=MOST, metavar="N", help=f"nodes at most; default {MOST}")
     add("--policy", metavar="FILE", default=policy_files.DEFAULT,
         help="a scheduler.yaml, or settings as policies.order=fifo")  # fmt: skip
@@ -60,15 +62,15 @@ def run(options: argparse.Namespace) -> int:
     (file,) = policy_files.load_all([options.policy])
     with progress.bar(quiet=options.quiet) as begin:
 
-        def play(kind: NodeKind, nodes: int) -> Summary:
-            words = f"{nodes} x {kind.name}"
+        def play(nodes: Nodes) -> Summary:
+            words = " + ".join(f"{count} x {kind.name}" for kind, count in nodes)
             counting = progress.Counting(begin(words, len(question.arrivals)))
-            groups = [fleet.Group(nodes, kind)]
+            groups = [fleet.Group(count, kind) for kind, count in nodes]
             done = simulate.play(question, file, name=words, groups=groups, watchers=[counting])
             counting.flush()
             return done.summary
 
-        advice = advise(kinds, play, target=target, most=options.most)
+        advice = advise(kinds, play, target=target, most=options.most, mixed=options.mix)
     document = {
         "command": "plan",
         "workload": workloads.described(options),
@@ -78,17 +80,23 @@ def run(options: argparse.Namespace) -> int:
         "seed": options.seed,
         **advice.as_dict(),
     }
-    writing.write(
-        options,
-        document,
-        table=lambda: told(advice, document),
+    best = advice.best
+    answer = writing.Answer(
+        document=document,
+        table=lambda wide: told(advice, document, wide=wide),
+        names=lambda: [] if best is None else [best.fleet],
+        rows=lambda: {"fleets": fleets(advice)},
         page=lambda: curve_page(document, rows(advice), in_words(advice)),
     )
-    return 0 if advice.best is not None else 1
+    writing.write(options, answer)
+    return 0 if best is not None else 1
 
 
 def _kinds(text: str, prices: Sequence[str]) -> list[NodeKind]:
-    kinds = [group.kind for group in fleet.parse(text)]
+    kinds = [
+        _known_by(part, group.kind)
+        for part, group in zip(text.split(","), fleet.parse(text), strict=True)
+    ]
     named = {}
     for given in prices:
         name, equals, value = given.partition("=")
@@ -99,6 +107,11 @@ def _kinds(text: str, prices: Sequence[str]) -> list[NodeKind]:
         except ValueError:
             raise UsageError(f"--price: {value!r} is no price") from None
     return [replace(k, price_per_hour=named.get(k.name, k.price_per_hour)) for k in kinds]
+
+
+def _known_by(part: str, kind: NodeKind) -> NodeKind:
+    """With the slots in its name where they are not its own."""
+    return replace(kind, name=f"{kind.name}@{kind.slots}") if "@" in part else kind
 
 
 def _share(text: str) -> float:
@@ -121,26 +134,41 @@ def in_words(advice: Advice) -> str:
             "raise --most, or ask for less"
         )
     return (
-        f"{best.nodes} x {best.kind} for {best.price_per_hour:.2f} an hour serves "
+        f"{_named(best)} for {best.price_per_hour:.2f} an hour serves "
         f"{share(best.attained)} well ({share(advice.target)} wanted)"
     )
 
 
-def rows(advice: Advice) -> list[list[str]]:
+def rows(advice: Advice, *, wide: bool = False) -> list[list[str]]:
     """The table, its head first; "<" marks the least that serves well."""
-    head = [
-        "nodes", "served well", "wait p99", "first token p99", "utilisation", "per hour",
-        "per M tokens", "",
-    ]  # fmt: skip
-    return [head, *(_row(p, curve.answer) for curve in advice.curves for p in curve.points)]
+    head = ["nodes", "served well", "wait p99", "first token p99"]
+    head += ["total p99"] if wide else []
+    head += ["utilisation", "per hour", "per M tokens", ""]
+    lines = [_row(p, curve.answer, wide=wide) for curve in advice.curves for p in curve.points]
+    return [head, *lines]
 
 
-def _row(point: Point, answer: Point | None) -> list[str]:
+def fleets(advice: Advice) -> list[dict[str, Any]]:
+    """All that were run, for a pipe."""
+    best = advice.best
     return [
-        f"{point.nodes} x {point.kind}",
+        {**asdict(point), "answer": point is curve.answer, "best": point is best}
+        for curve in advice.curves
+        for point in curve.points
+    ]
+
+
+def _named(point: Point) -> str:
+    return " + ".join(part.replace("x", " x ", 1) for part in point.fleet.split(","))
+
+
+def _row(point: Point, answer: Point | None, *, wide: bool) -> list[str]:
+    return [
+        _named(point),
         share(point.attained),
         seconds(point.wait_p99_s),
         seconds(point.ttft_p99_s),
+        *([seconds(point.total_p99_s)] if wide else []),
         share(point.utilisation),
         f"{point.price_per_hour:.2f}",
         f"{point.cost_per_million_tokens:.2f}",
@@ -148,10 +176,10 @@ def _row(point: Point, answer: Point | None) -> list[str]:
     ]
 
 
-def told(advice: Advice, document: dict[str, Any]) -> str:
+def told(advice: Advice, document: dict[str, Any], *, wide: bool) -> str:
     """The table, between the question and the answer."""
     return (
         f"{document['requests']} requests of {document['workload']}, policy {document['policy']}, "
         f"seed {document['seed']}\nobjective: {document['objective']}, for "
-        f"{share(advice.target)}\n\n{aligned(rows(advice))}\n\n{in_words(advice)}"
+        f"{share(advice.target)}\n\n{aligned(rows(advice, wide=wide))}\n\n{in_words(advice)}"
     )

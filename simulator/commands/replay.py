@@ -17,6 +17,7 @@ from simulator import recalled
 from simulator.callers import Terms
 from simulator.commands import policy_files, settings, writing
 from simulator.commands.policy_files import PolicyFile
+from simulator.commands.rows import run_rows
 from simulator.curves import curves
 from simulator.pages.comparison import comparison
 from simulator.recalled import Recalled
@@ -61,10 +62,13 @@ def run(options: argparse.Namespace) -> int:
     done = history.replayed
     document = _answer(recording, done)
     summaries = [_happened(history, settings.objective(options))]
-    writing.write(
-        options,
-        document,
-        table=lambda: told(recording, done),
+    answer = writing.Answer(
+        document=document,
+        table=lambda _wide: told(recording, done),
+        names=lambda: [str(recording.path)],
+        rows=lambda: {
+            "replays": [{k: v for k, v in document.items() if k != "difference"}],
+        },
         page=lambda: comparison(
             {
                 **_about(options, recording, history),
@@ -73,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
             cells(summaries, tenants=TENANTS_SHOWN),
         ),
     )
+    writing.write(options, answer)
     return 0 if done.difference is None else 1
 
 
@@ -169,12 +174,20 @@ def _compare(
             _run(summary, curves(seen)) for summary, seen in zip(summaries, metrics, strict=True)
         ],
     }
-    writing.write(
-        options,
-        document,
-        table=lambda: _table(recording, history, firsts, summaries),
+    answer = writing.Answer(
+        document=document,
+        table=lambda wide: _table(recording, history, firsts, summaries, wide=wide),
+        names=lambda: [summary.name for summary in summaries],
+        rows=lambda: {
+            "first_differences": [
+                {"policy": name, "step": None if first is None else first.step}
+                for name, first in firsts.items()
+            ],
+            **run_rows(summaries),
+        },
         page=lambda: comparison(document, cells(summaries, tenants=TENANTS_SHOWN)),
     )
+    writing.write(options, answer)
     return 0
 
 
@@ -225,6 +238,8 @@ def _table(
     history: Recalled,
     firsts: Mapping[str, Difference | None],
     summaries: Sequence[Summary],
+    *,
+    wide: bool,
 ) -> str:
     parts = [told(recording, history.replayed), ""]
     for name, first in firsts.items():
@@ -232,7 +247,7 @@ def _table(
             parts.append(f"{name} would have decided the same")
         else:
             parts.append(f"{name}: first other decision in {in_words(first, _ids(history))}")
-    return "\n".join([*parts, "", table(summaries, tenants=TENANTS_SHOWN)])
+    return "\n".join([*parts, "", table(summaries, tenants=None if wide else TENANTS_SHOWN)])
 
 
 def _ids(history: Recalled) -> dict[int, str]:

@@ -15,6 +15,7 @@ from simulator import fleet, incidents
 from simulator.commands import policy_files, progress, settings, workloads, writing
 from simulator.commands.failures import UsageError
 from simulator.commands.policy_files import PolicyFile
+from simulator.commands.rows import run_rows
 from simulator.curves import curves
 from simulator.pages.comparison import comparison
 from simulator.predictors import TenantMean
@@ -91,14 +92,15 @@ def run(options: argparse.Namespace) -> int:
             runs.append(play(question, file, record=options.record, watchers=[counting]))
             counting.flush()
     document = _document(options, question, runs)
-    writing.write(
-        options,
-        document,
-        table=lambda: told(question, options, [run.summary for run in runs]),
-        page=lambda: comparison(
-            document, cells([run.summary for run in runs], tenants=TENANTS_SHOWN)
-        ),
+    summaries = [run.summary for run in runs]
+    answer = writing.Answer(
+        document=document,
+        table=lambda wide: told(question, options, summaries, wide=wide),
+        names=lambda: [summary.name for summary in summaries],
+        rows=lambda: run_rows(summaries),
+        page=lambda: comparison(document, cells(summaries, tenants=TENANTS_SHOWN)),
     )
+    writing.write(options, answer)
     return 0
 
 
@@ -182,12 +184,14 @@ def scaling(text: str | None) -> list[str]:
     return [*found, f"policies.autoscale={policy}"] if policy else found
 
 
-def told(question: Question, options: argparse.Namespace, summaries: Sequence[Summary]) -> str:
+def told(
+    question: Question, options: argparse.Namespace, summaries: Sequence[Summary], *, wide: bool
+) -> str:
     """The table, under what it is about."""
     return (
         f"{len(question.arrivals)} requests of {workloads.described(options)} on {options.nodes}, "
         f"seed {question.seed}\nobjective: {settings.in_words(question.objective)}\n\n"
-        + table(summaries, tenants=TENANTS_SHOWN)
+        + table(summaries, tenants=None if wide else TENANTS_SHOWN)
     )
 
 

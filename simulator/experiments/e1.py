@@ -60,6 +60,7 @@ class System:
     rho: float
     count: int
     deterministic: bool = False
+    seed: int = 0
 
     @property
     def name(self) -> str:
@@ -111,7 +112,7 @@ def independent(servers: int) -> NodeKind:
 
 def demands(system: System, priorities: tuple[int, ...] = (5,)) -> Iterator[naive.Demand]:
     """Poisson at the load, for ever; services of mean UNIT; priorities at random, equally often."""
-    random = Random(f"e1/{system.name}")
+    random = Random(f"e1/{system.name}" + (f"/{system.seed}" if system.seed else ""))
     gap = UNIT / (system.servers * system.rho)
     at = 0.0
     while True:

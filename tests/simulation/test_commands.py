@@ -56,6 +56,23 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().err
 
 
+def lists(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, list[dict[str, str]]]:
+    """What the command writes into a pipe: rows by the name of their list; "": there is one."""
+    assert main(arguments) == 0
+    found: dict[str, list[dict[str, str]]] = {}
+    name = ""
+    keys: list[str] = []
+    for line in capsys.readouterr().out.splitlines():
+        if line.startswith("# "):
+            name, keys = line[2:], []
+        elif not keys:
+            keys = line.split("\t")
+            found[name] = []
+        else:
+            found[name].append(dict(zip(keys, line.split("\t"), strict=True)))
+    return found
+
+
 def run_of(document: dict[str, Any], name: str) -> dict[str, Any]:
     (found,) = [run["summary"] for run in document["runs"] if run["name"] == name]
     return found  # type: ignore[no-any-return]
@@ -72,6 +89,29 @@ def test_policies_are_compared_on_the_same_requests(capsys: pytest.CaptureFixtur
     assert again == document
     other = answer(capsys, "simulate", *FEW, *NODES, *two, "--seed", "1")
     assert other["runs"][0]["summary"]["log_digest"] != aged["log_digest"]
+
+
+def test_a_pipe_gets_rows_of_tab_separated_values(capsys: pytest.CaptureFixture[str]) -> None:
+    two = ("--policy", "default", "--policy", "policies.order=fifo")
+    found = lists(capsys, "simulate", *FEW, *NODES, *two)
+    assert list(found) == ["runs", "priorities", "tenants"]
+    document = answer(capsys, "simulate", *FEW, *NODES, *two)
+    for row, run in zip(found["runs"], document["runs"], strict=True):
+        assert row["name"] == run["name"]
+        assert float(row["attained"]) == run["summary"]["all"]["attained"]
+        assert float(row["wait_p99_s"]) == run["summary"]["all"]["wait"]["p99"]
+        assert int(row["rejected"]) == run["summary"]["outcomes"]["rejected"]
+    assert [row["priority"] for row in found["priorities"]] == ["10", "7", "5", "1"] * 2
+    assert main(["simulate", *FEW, *NODES, *two, "-o", "name"]) == 0
+    assert capsys.readouterr().out == "default\npolicies.order=fifo\n"
+
+
+def test_wide_tables_have_every_tenant_that_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for form in ("table", "wide"):
+        assert main(["simulate", *FEW, *NODES, "-o", form]) == 0
+        shown.append(capsys.readouterr().out.count("tenant"))
+    assert shown == [3, 10]
 
 
 def test_the_live_scheduler_s_own_file_is_a_policy_file(
@@ -229,7 +269,7 @@ def test_the_report_is_one_page_with_every_plot(
     two = ("--policy", "default", "--policy", "policies.order=<fifo>")
     assert "fifo" in refused(capsys, "simulate", *FEW, *NODES, *two)
     two = (*two[:3], "policies.order=fifo")
-    assert main(["simulate", *FEW, *NODES, *two, "--kill", "0@20s+5s", *files]) == 0
+    assert main(["simulate", *FEW, *NODES, *two, "--kill", "0@20s+5s", *files, "-o", "table"]) == 0
     table = capsys.readouterr().out
     assert "objective met" in table
     assert "p10: objective met" in table
@@ -268,8 +308,33 @@ def test_a_plan_that_cannot_be_says_so(capsys: pytest.CaptureFixture[str]) -> No
     arguments = ("plan", *FEW, "--kinds", "slots-70B", "--most", "1")
     document = answer(capsys, *arguments, code=1)
     assert document["best"] is None
-    assert main(arguments) == 1
+    assert main([*arguments, "-o", "name"]) == 1
+    assert capsys.readouterr().out == ""
+    assert main([*arguments, "-o", "table"]) == 1
     assert "raise --most" in capsys.readouterr().out
+
+
+def test_two_kinds_together_are_tried_where_they_would_cost_less(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A large node is too much for the rest of the load, which a small one serves."""
+    kinds = ("--kinds", "slots-70B@20,slots-70B@6", "--price", "slots-70B@20=20", "--price",
+             "slots-70B@6=11")  # fmt: skip
+    arguments = ("plan", *FEW, *kinds, "--attain", "95%", "--most", "8")
+    alone, mixed = answer(capsys, *arguments), answer(capsys, *arguments, "--mix")
+    assert mixed["curves"][:2] == alone["curves"]
+    (curve,) = mixed["curves"][2:]
+    assert curve["kind"] == "slots-70B@20 + slots-70B@6"
+    limit = alone["best"]["price_per_hour"]
+    assert all(point["price_per_hour"] < limit for point in curve["points"])
+    assert mixed["best"] == curve["answer"]
+    assert mixed["best"]["attained"] >= 0.95
+    assert main([*arguments, "--mix", "-o", "name"]) == 0
+    fleet = capsys.readouterr().out.strip()
+    again = answer(capsys, "simulate", *FEW, "--nodes", fleet)
+    assert again["runs"][0]["summary"]["all"]["attained"] == mixed["best"]["attained"]
+    (rows,) = lists(capsys, *arguments, "--mix").values()
+    assert [row["fleet"] for row in rows if row["best"] == "true"] == [fleet]
 
 
 @pytest.fixture
@@ -285,8 +350,11 @@ def recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 def test_a_recording_is_replayed_to_the_same_decisions(
     recording: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["replay", str(recording)]) == 0
+    assert main(["replay", str(recording), "-o", "table"]) == 0
     assert capsys.readouterr().out.startswith("identical: ")
+    (only,) = lists(capsys, "replay", str(recording)).values()
+    assert only[0]["identical"] == "true"
+    assert only[0]["file"] == str(recording)
     assert answer(capsys, "replay", str(recording))["identical"] is True
 
 
@@ -297,7 +365,7 @@ def test_a_decision_that_is_not_made_again_is_told(
     changed = re.sub('to n0001/e0( [^"]*#\\d+\\.1=)', r"to n0009/e0\1", lines, count=1)
     assert changed != lines
     recording.write_bytes(gzip.compress(changed.encode()))
-    assert main(["replay", str(recording)]) == 1
+    assert main(["replay", str(recording), "-o", "table"]) == 1
     told = capsys.readouterr().out
     assert "different after" in told
     assert "n0009/e0" in told

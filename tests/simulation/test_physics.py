@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from simulator.experiments import e1
@@ -15,6 +17,10 @@ def judge(rows: list[Row]) -> None:
 @pytest.mark.parametrize("system", e1.SYSTEMS, ids=lambda system: system.name)
 def test_the_live_core_waits_as_the_model_does(system: e1.System) -> None:
     judge(e1.same_waits(system, short=True))
+
+
+def test_the_live_core_waits_as_the_model_does_for_a_fresh_seed(fresh_seed: int) -> None:
+    judge(e1.same_waits(replace(e1.SYSTEMS[3], seed=fresh_seed), short=True))
 
 
 @pytest.mark.parametrize("system", [e1.SYSTEMS[3], e1.SYSTEMS[6]], ids=lambda system: system.name)

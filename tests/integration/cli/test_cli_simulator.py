@@ -38,7 +38,7 @@ def test_a_user_compares_records_and_replays(tmp_path: Path) -> None:
     assert done.stderr == ""  # no bar where nobody looks
     assert json.loads(done.stdout)["runs"][0]["name"] == "calm"
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
-    again = batchyard(tmp_path, "replay", "core.rec")
+    again = batchyard(tmp_path, "replay", "core.rec", "-o", "table")
     assert (again.returncode, again.stdout[:10]) == (0, "identical:"), again.stderr
 
 
