@@ -107,6 +107,7 @@ class App:
             term=identity.term,
             instance_id=self._instance_id,
             environ=os.environ,
+            log_requests=config.log.requests,
             edge=lambda: [*self._guard.families(), self._book.family()],
         )
         self._follow_grants()

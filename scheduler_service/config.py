@@ -333,6 +333,14 @@ class ReportSection(Section):
     """Finished requests that can still be listed."""
 
 
+class RequestLogSection(LogSection):
+    """Logging, to standard error."""
+
+    requests: Annotated[int, Field(ge=0, le=1_000)] = 10
+    """Lines a second about requests that ended, at level info; how many were left out is told. 0:
+    none."""
+
+
 class SchedulerConfig(Section):
     """All of `scheduler.yaml`."""
 
@@ -372,7 +380,7 @@ class SchedulerConfig(Section):
     autoscale: AutoscaleSection = AutoscaleSection()
     report: ReportSection = ReportSection()
     recording: RecordingSection = RecordingSection()
-    log: LogSection = LogSection()
+    log: RequestLogSection = RequestLogSection()
 
     def core_settings(
         self, *, term: int, nodes_before: frozenset[str] = frozenset()

@@ -146,7 +146,9 @@ class Driver:
             records = self.scheduler.take_records()
         except Exception as fault:  # a bug of ours: see the module's docstring
             self.faults += 1
-            log.critical("the core failed and starts anew", exc_info=fault)
+            log.critical(
+                "the core failed and starts anew", exc_info=fault, extra={"event": "core_failed"}
+            )
             inbox.clear()
             self.scheduler = self._on_fault(fault)
         else:
@@ -164,7 +166,11 @@ class Driver:
             self.faults += 1
             if observer not in self._faulty:
                 self._faulty.append(observer)
-                log.exception("%r failed; further faults of it are only counted", observer)
+                log.exception(
+                    "%r failed; further faults of it are only counted",
+                    observer,
+                    extra={"event": "observer_failed"},
+                )
 
     def _arm(self) -> None:
         """Keep one timer, for the core's next wake-up."""

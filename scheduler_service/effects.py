@@ -71,7 +71,7 @@ class Effects:
             try:
                 table[type(command)](command)
             except Exception:  # an edge's fault must not stop the writer of the core
-                log.exception("%s failed", type(command).__name__)
+                log.exception("%s failed", type(command).__name__, extra={"event": "effect_failed"})
 
     def _session(self, node_id: str, epoch: int) -> NodeSession | None:
         """The stream, unless it ended meanwhile (the core will hear of that)."""

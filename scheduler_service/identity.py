@@ -103,7 +103,11 @@ def _key(path: Path) -> bytes:
                 why = f"{path} is damaged"
             except SecretFileError as fault:
                 why = str(fault)
-            log.warning("a new key is made, agents bring no old work this time: %s", why)
+            log.warning(
+                "a new key is made, agents bring no old work this time: %s",
+                why,
+                extra={"event": "key_replaced"},
+            )
         fresh = os.urandom(_KEY_BYTES)
         write_secret(path, fresh)
     except (OSError, SecretFileError) as fault:

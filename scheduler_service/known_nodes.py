@@ -38,7 +38,12 @@ class KnownNodes:
         except FileNotFoundError:
             return frozenset()
         except (OSError, ValueError, KeyError, TypeError) as fault:
-            log.warning("%s is damaged (%s): no node is waited for", self._path, fault)
+            log.warning(
+                "%s is damaged (%s): no node is waited for",
+                self._path,
+                fault,
+                extra={"event": "state_damaged"},
+            )
             return frozenset()
 
     def __call__(self, happened: Sequence[Record]) -> None:
@@ -57,4 +62,6 @@ class KnownNodes:
         try:
             replace_document(self._path, {"nodes": list(self._now)[:MOST]})
         except OSError as fault:
-            log.warning("%s cannot be written: %s", self._path, fault)
+            log.warning(
+                "%s cannot be written: %s", self._path, fault, extra={"event": "state_not_written"}
+            )

@@ -17,6 +17,7 @@ from scheduler_service.driver import Driver
 from scheduler_service.eventlog import EventLog
 from scheduler_service.report.build import ReportBuilder
 from scheduler_service.report.statistics import Statistics
+from scheduler_service.request_log import RequestLog
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import Opening
 from scheduler_service.rpc.ports import NoTracer, Tracer
@@ -45,8 +46,11 @@ class Observers:
         instance_id: str,
         environ: Mapping[str, str],
         edge: Collect = tuple,
+        log_requests: int = 0,
     ) -> None:
-        """`edge`: metrics of callers and calls, beside those of requests."""
+        """`edge`: metrics of callers and calls, beside those of requests; `log_requests`: lines a
+        second about them.
+        """
         self.eventlog = EventLog(term=term, capacity=config.events)
         self.eventlog.on_asked = AuditLog(clock, term)
         self.statistics = Statistics(clock, window=config.window, memory=config.memory)
@@ -79,6 +83,8 @@ class Observers:
             self._requests = tracer
         driver.observe(self.eventlog)
         driver.observe(self.statistics)
+        if log_requests:
+            driver.observe(RequestLog(log_requests, lambda: self.statistics.totals()))
 
     def start(self, reports: ReportBuilder) -> None:
         """Sample, measure, and send metrics where that is wanted."""

@@ -125,7 +125,12 @@ class Quarantine:
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError) as fault:
-            log.warning("%s is damaged (%s): no request is refused by it", self._path, fault)
+            log.warning(
+                "%s is damaged (%s): no request is refused by it",
+                self._path,
+                fault,
+                extra={"event": "state_damaged"},
+            )
         self._forget_old()
 
     def _save(self) -> None:
@@ -135,7 +140,12 @@ class Quarantine:
         try:
             replace_document(self._path, {"bodies": bodies})
         except OSError as fault:
-            log.warning("%s cannot be written: %s; a restart forgets it", self._path, fault)
+            log.warning(
+                "%s cannot be written: %s; a restart forgets it",
+                self._path,
+                fault,
+                extra={"event": "state_not_written"},
+            )
 
 
 def _likeness(request: Request) -> Likeness:

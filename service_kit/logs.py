@@ -1,7 +1,8 @@
 """How does a log line look, and how does it get out without stopping the loop?
 
 One JSON object per line (or text on a terminal), to standard error, by a thread of its own, so that
-a slow disk or pipe stops nothing. `event` is a stable name; prompts and outputs are never logged.
+a slow disk or pipe stops nothing. `event` is a stable name (`docs/logs.md`); prompts and outputs
+are never logged. Repeats of warnings are counted, not told (`log_repeats.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import queue
 import sys
 import threading
 from datetime import UTC, datetime
+
+from service_kit.log_repeats import WINDOW_S, Repeats
 
 TRACE = 5
 OURS = ("scheduler_service", "node_agent", "service_kit")  # others' libraries only warn
@@ -27,7 +30,7 @@ FIELDS = (
     "event", "node_id", "session_epoch", "engine_id", "request_id", "trace_id", "span_id", "tenant",
     "model", "attempt", "batch_id", "dispatch_id", "reason", "duration_ms", "address", "term",
     "cluster_id", "grace_ms", "signal", "count", "source", "pool", "client", "node", "admin",
-    "http", "place", "method", "principal",
+    "http", "place", "method", "principal", "outcome", "suppressed", "dropped",
 )  # fmt: skip
 QUEUE_LINES = 10_000
 MAX_LINE = 2000
@@ -57,14 +60,19 @@ class LineFormatter(logging.Formatter):
 
 
 class DroppingQueueHandler(logging.handlers.QueueHandler):
-    """Drops lines rather than wait when the reader cannot keep up."""
+    """Drops lines rather than wait when the reader cannot keep up; the next one says how many."""
+
+    _dropped = 0
 
     def enqueue(self, record: logging.LogRecord) -> None:
         """Put the record in line, or drop it."""
+        if self._dropped:
+            record.dropped = self._dropped
         try:
             self.queue.put_nowait(record)
+            self._dropped = 0
         except queue.Full:
-            return
+            self._dropped += 1
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         """Format here only what may change before the thread sees it."""
@@ -76,16 +84,33 @@ class DroppingQueueHandler(logging.handlers.QueueHandler):
 class LineWriter(threading.Thread):
     """Writes lines to standard error; a daemon, so a reader that hangs does not stop an exit."""
 
-    def __init__(self, lines: queue.Queue[logging.LogRecord | None], *, as_json: bool) -> None:
+    def __init__(
+        self,
+        lines: queue.Queue[logging.LogRecord | None],
+        *,
+        as_json: bool,
+        repeats: Repeats | None = None,
+    ) -> None:
         super().__init__(name="log writer", daemon=True)
         self._lines = lines
+        self._repeats = repeats or Repeats()
         self._target = logging.StreamHandler(sys.stderr)
         self._target.setFormatter(LineFormatter(as_json=as_json))
 
     def run(self) -> None:
-        """Write until the end mark comes."""
-        while (record := self._lines.get()) is not None:
-            self._target.handle(record)
+        """Write until the end mark comes; what was suppressed is told in between."""
+        while True:
+            try:
+                record = self._lines.get(timeout=WINDOW_S)
+            except queue.Empty:
+                record = None
+            else:
+                if record is None:
+                    return
+                self._target.handle(record)
+            if record is None or self._lines.empty():
+                for line in self._repeats.overdue():
+                    self._target.handle(line)
 
     def stop(self, timeout_s: float = 1.0) -> None:
         """Write what is left, but take no longer than this."""
@@ -102,10 +127,13 @@ def set_up(*, form: str, level: str) -> LineWriter:
     as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
     lines: queue.Queue[logging.LogRecord | None] = queue.Queue(QUEUE_LINES)
     root = logging.getLogger()
-    root.handlers[:] = [DroppingQueueHandler(lines)]
+    repeats = Repeats()
+    handler = DroppingQueueHandler(lines)
+    handler.addFilter(repeats)
+    root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     set_level(level)
-    writer = LineWriter(lines, as_json=as_json)
+    writer = LineWriter(lines, as_json=as_json, repeats=repeats)
     writer.start()
     return writer
 

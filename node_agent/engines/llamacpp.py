@@ -188,5 +188,7 @@ class LlamacppEngine(ItemwiseEngine[Call]):
     def _on_changed(self, model: str) -> None:
         server = self._models.servers.get(model)
         if server is not None and server.health == STALLED:
-            log.warning("llama.cpp engine: %s: %s", model, server.message)
+            log.warning(
+                "llama.cpp engine: %s: %s", model, server.message, extra={"event": "engine_failed"}
+            )
         self._tell_change()

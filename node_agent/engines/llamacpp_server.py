@@ -122,13 +122,17 @@ class LlamacppServer:
                 delay_s = self._options.restart_delay
             while True:
                 self._set_health(DOWN, f"{self._obituary()}; next start in {delay_s:g} s")
-                log.warning("llama.cpp engine: %s", self.message)
+                log.warning("llama.cpp engine: %s", self.message, extra={"event": "engine_failed"})
                 await asyncio.sleep(delay_s)
                 delay_s = min(max(delay_s * 2, 0.1), self._options.restart_delay_max)
                 try:
                     await self._bring_up()
                 except (ChildFailed, ValueError) as error:
-                    log.warning("llama.cpp engine did not start: %s", error)
+                    log.warning(
+                        "llama.cpp engine did not start: %s",
+                        error,
+                        extra={"event": "engine_failed"},
+                    )
                 else:
                     break
 

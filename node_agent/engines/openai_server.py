@@ -179,7 +179,7 @@ class OpenaiServer:
             why = await self._watch_until_gone()
             self._lost(why)
             self._set_health(DOWN, why)
-            log.warning("openai engine: %s", why)
+            log.warning("openai engine: %s", why, extra={"event": "engine_changed"})
             if asyncio.get_running_loop().time() - up_at > _SOUND_S:
                 delay_s = self._options.restart_delay
             while True:
@@ -293,7 +293,12 @@ class OpenaiServer:
                 async with asyncio.timeout(self._options.start_timeout):
                     await self._finder.warm_up(model)
             except _SILENT as error:
-                log.warning("openai engine: model %r does not serve: %s", model.name, error)
+                log.warning(
+                    "openai engine: model %r does not serve: %s",
+                    model.name,
+                    error,
+                    extra={"event": "model_failed"},
+                )
                 model.state = FAILED
             self._changed()
 
@@ -340,7 +345,7 @@ class OpenaiServer:
             elif now - self._models_at >= self._options.models_interval:
                 await self._list_models(now)
         except _SILENT as error:
-            log.info("openai engine: %s", error)
+            log.info("openai engine: %s", error, extra={"event": "engine_changed"})
 
     async def _try_again(self) -> None:
         """One token, within seconds, from the model that has been shown to serve."""
@@ -365,7 +370,9 @@ class OpenaiServer:
             return
         since = self._hung_at if self._trial_at is not None else self._answered_at
         if now - since >= self._options.stall_timeout + self._options.stall_kill:
-            log.warning("openai engine: the server hangs and is killed")
+            log.warning(
+                "openai engine: the server hangs and is killed", extra={"event": "engine_failed"}
+            )
             self._child.kill()
 
     def _set_health(

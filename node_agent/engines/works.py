@@ -209,7 +209,7 @@ class Works(Generic[Call]):
         try:
             result = work.answer.result(finish, error)
         except Exception as fault:  # what came may not fit a message: it ends all the same
-            log.exception("the end of an item could not be written")
+            log.exception("the end of an item could not be written", extra={"event": "item_failed"})
             result = Result(finish_reason=_ERROR, error=error or _internal(fault))
         if work.began_at is not None:
             if result.engine_queue_s is None:
@@ -226,7 +226,7 @@ class Works(Generic[Call]):
 def _meaning(failure: BaseException) -> EngineError:
     if isinstance(failure, ItemFailed):
         return failure.error
-    log.error("a call of an engine failed", exc_info=failure)
+    log.error("a call of an engine failed", exc_info=failure, extra={"event": "item_failed"})
     return _internal(failure)
 
 

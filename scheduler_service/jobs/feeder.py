@@ -259,10 +259,14 @@ class Feeder:
             try:
                 await self._refill()
             except StoreFailed as fault:
-                log.warning("stored items cannot be read: %s", fault)
+                log.warning(
+                    "stored items cannot be read: %s", fault, extra={"event": "store_failed"}
+                )
                 await asyncio.sleep(LOOK_S)
             except Exception:  # ours: jobs must not stand still for it
-                log.exception("the feeder of job items failed and goes on")
+                log.exception(
+                    "the feeder of job items failed and goes on", extra={"event": "feeder_failed"}
+                )
                 await asyncio.sleep(LOOK_S)
 
     async def _refill(self) -> None:

@@ -219,8 +219,8 @@ async def _for_ever(work: Callable[[], object]) -> None:
         try:
             await work()  # type: ignore[misc]
         except StoreFailed as fault:
-            log.warning("jobs: %s", fault)
+            log.warning("jobs: %s", fault, extra={"event": "store_failed"})
             await asyncio.sleep(TIDY_EVERY_S)
         except Exception:  # ours: jobs must not stand still for it
-            log.exception("care of jobs failed and goes on")
+            log.exception("care of jobs failed and goes on", extra={"event": "keeper_failed"})
             await asyncio.sleep(TIDY_EVERY_S)

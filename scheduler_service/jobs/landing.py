@@ -58,7 +58,12 @@ class Landing:
         try:
             await asyncio.wait_for(self._idle.wait(), within_s)
         except TimeoutError:
-            log.warning("%d results were not stored: %s", len(self._waiting), self.failing)
+            log.warning(
+                "%d results were not stored: %s",
+                len(self._waiting),
+                self.failing,
+                extra={"event": "results_not_stored"},
+            )
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
@@ -94,7 +99,7 @@ class Landing:
             self._release(self._clock.now() - HOLD)
             return False
         except Exception:  # ours: the results must not be lost for it
-            log.exception("results cannot be stored")
+            log.exception("results cannot be stored", extra={"event": "results_not_stored"})
             self._note("a fault of the scheduler itself")
             return False
         self._note("")
@@ -125,4 +130,4 @@ class Landing:
             try:
                 act()
             except Exception:  # an edge's fault must not stop the results of others
-                log.exception("an acknowledgement failed")
+                log.exception("an acknowledgement failed", extra={"event": "effect_failed"})

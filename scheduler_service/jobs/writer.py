@@ -116,7 +116,9 @@ class GroupWriter:
             try:
                 self._connection.execute("ROLLBACK")
             except sqlite3.Error as fault:
-                log.warning("a rollback of the job store failed: %s", fault)
+                log.warning(
+                    "a rollback of the job store failed: %s", fault, extra={"event": "store_failed"}
+                )
 
     def _answer(self, group: Sequence[_Asked]) -> None:
         try:

@@ -337,14 +337,30 @@ class Entry:
         try:
             streamed, whole, error = self._results(command, results)
         except Exception:  # ours: the callers must hear of it all the same
-            log.exception("the result of request %s cannot be built", self.request.request_id)
+            log.exception(
+                "the result of request %s cannot be built",
+                self.request.request_id,
+                extra={
+                    "event": "result_failed",
+                    "request_id": self.request.request_id,
+                    "trace_id": self.trace_id,
+                },
+            )
             error = status.error(Reason.INTERNAL, "the result cannot be built; this is logged")
             streamed = whole = failed(error, self.request.request_id)
         for caller in callers:
             try:
                 caller.finish(streamed if caller.streams else whole, error)
             except Exception:  # ours: the other callers must hear of it all the same
-                log.exception("a caller of request %s was not told", self.request.request_id)
+                log.exception(
+                    "a caller of request %s was not told",
+                    self.request.request_id,
+                    extra={
+                        "event": "caller_not_told",
+                        "request_id": self.request.request_id,
+                        "trace_id": self.trace_id,
+                    },
+                )
         return whole
 
     def _results(

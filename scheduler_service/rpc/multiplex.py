@@ -199,7 +199,7 @@ class MultiplexStream:
             if error.field or error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT:
                 refused.within(f"calls[{index}]")
         except Exception:  # ours: the stream's other calls go on
-            log.exception("call %d cannot be taken in", call_id)
+            log.exception("call %d cannot be taken in", call_id, extra={"event": "call_failed"})
             error = status.error(Reason.INTERNAL, "a fault of the scheduler itself; it is logged")
         else:
             return

@@ -152,7 +152,12 @@ class NodePort:
         self.faults += 1
         if what not in self._told:
             self._told.add(what)
-            log.error("%s; further such faults are only counted", what, exc_info=error)
+            log.error(
+                "%s; further such faults are only counted",
+                what,
+                exc_info=error,
+                extra={"event": "session_fault"},
+            )
 
     async def close(self, reason: Reason, message: str, *, reconnect: bool) -> None:
         """Say goodbye to every agent, and to those that dial from now on.

@@ -143,7 +143,12 @@ class _Work:
         self.position = len(attempts)
         count, size = len(self.ready), sum(map(len, self.ready))
         if size > most:
-            log.warning("batch %s is cut: %d bytes", self.batch.batch_id, size)
+            log.warning(
+                "batch %s is cut: %d bytes",
+                self.batch.batch_id,
+                size,
+                extra={"event": "batch_cut", "batch_id": self.batch.batch_id},
+            )
             return None
         if not room.fits(count, size):
             return []

@@ -32,7 +32,11 @@ def dispatch_item(
     try:
         return _item(attempt, now, tracer, bake).SerializeToString()
     except Exception:  # an edge's fault must not stop the writer
-        log.exception("item %d cannot be built; it is sent empty", attempt.dispatch_id)
+        log.exception(
+            "item %d cannot be built; it is sent empty",
+            attempt.dispatch_id,
+            extra={"event": "item_failed", "dispatch_id": attempt.dispatch_id},
+        )
         return wire_pb2.PackedDispatchItem(dispatch_id=attempt.dispatch_id).SerializeToString()
 
 

@@ -239,7 +239,11 @@ class AgentSession:
         try:
             return self._pack().SerializeToString() or None
         except Exception:  # ours; this session cannot be trusted any more, the others can
-            log.exception("the session of %s failed", self.node_id)
+            log.exception(
+                "the session of %s failed",
+                self.node_id,
+                extra={"event": "session_fault", "node_id": self.node_id},
+            )
             message = "the scheduler could not write to this session; say hello again"
             self.say_goodbye(status.error(Reason.INTERNAL, message), reconnect=True)
             assert self._goodbye is not None

@@ -289,7 +289,7 @@ def guarded(method: Callable[[Any, Context], Awaitable[R]]) -> Callable[[Any, Co
             await asyncio.sleep(GONE_S)
             raise
         except Exception:
-            log.exception("a call failed")
+            log.exception("a call failed", extra={"event": "call_failed"})
             why = "a fault of the scheduler itself; it is logged"
             await status.abort(context, Reason.INTERNAL, why)
 

@@ -115,7 +115,9 @@ class Gate(grpc.aio.ServerInterceptor):
             return None  # UNIMPLEMENTED: this port has no such method
         rule = RPCS.get(method)
         if rule is None:
-            log.error("method %s has no rule and is refused to all", method)
+            log.error(
+                "method %s has no rule and is refused to all", method, extra={"event": "no_rule"}
+            )
             return self._refusing(method, NO_RULE, found)
         if self._access is None or not self._tokens:
             return self._wrapped(method, found, rule, LOCAL)

@@ -112,7 +112,12 @@ class HttpGate:
         if rule is None:
             if not known_path or request.match_info.http_exception is not None:
                 return principal  # the router's own answer: there is no such path or method
-            log.error("%s %s has no rule and is refused to all", request.method, request.path)
+            log.error(
+                "%s %s has no rule and is refused to all",
+                request.method,
+                request.path,
+                extra={"event": "no_rule"},
+            )
             return 403, "nobody may call this path: it has no rule"
         if rule.right not in principal.rights:
             return 403, f"{principal.name!r} has no right to this"

@@ -84,7 +84,12 @@ class GrantsNews:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
-            log.warning("%s is damaged (%s): all grants are told again", self._path, fault)
+            log.warning(
+                "%s is damaged (%s): all grants are told again",
+                self._path,
+                fault,
+                extra={"event": "state_damaged"},
+            )
             return {}
 
     def _write(self) -> None:
@@ -94,7 +99,7 @@ class GrantsNews:
             replace_document(self._path, {"told": self._told})
         except OSError as fault:
             text = "%s cannot be written: %s; a restart tells its changes again"
-            log.warning(text, self._path, fault)
+            log.warning(text, self._path, fault, extra={"event": "state_not_written"})
 
 
 def _changes(before: dict[str, str], grants: Grants, after: dict[str, str]) -> Iterator[Change]:

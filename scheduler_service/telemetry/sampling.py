@@ -33,7 +33,12 @@ class RootSampler:
         elif name == "traceidratio":
             self._ratio = _share(env.get("OTEL_TRACES_SAMPLER_ARG") or "1")
         elif name:
-            log.warning("OTEL_TRACES_SAMPLER %r is not known; known: %s", name, sorted(_SAMPLERS))
+            log.warning(
+                "OTEL_TRACES_SAMPLER %r is not known; known: %s",
+                name,
+                sorted(_SAMPLERS),
+                extra={"event": "telemetry_config"},
+            )
         self._tokens = ROOT_TRACES_PER_S
         self._filled_at_ns = 0
         self._random = random.Random()
@@ -60,5 +65,9 @@ def _share(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        log.warning("OTEL_TRACES_SAMPLER_ARG %r is no number; taking 1", text)
+        log.warning(
+            "OTEL_TRACES_SAMPLER_ARG %r is no number; taking 1",
+            text,
+            extra={"event": "telemetry_config"},
+        )
         return 1.0

@@ -211,6 +211,8 @@ async def test_every_kind_of_request_leaves_a_whole_tree(tmp_path: Path) -> None
     stopped = [s.name for s in seen.spans if "SCHEDULER_STOPPED" in s.attributes.values()]
     assert not stopped, "these were open until the end"
     assert not [s.name for s in seen.spans if "NodeService" in s.name]
+    told = "\n".join(line for line in running.scheduler.lines if "request_finished" in line)
+    assert any(trace_id in told for trace_id in ids.values()), "logs can be joined with traces"
     _check_links(trees)
     _check_attributes(trees)
 
