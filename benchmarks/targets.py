@@ -155,6 +155,10 @@ MEASURES: Final[dict[str, Measure]] = {
     "memory.queued": Measure(
         what="Memory per queued request", unit="bytes", floor=2048, promise=1024, stretch=717
     ),
+    "steady.growth": Measure(
+        what="Memory (RSS), growth over the second half of 200,000 requests", unit="bytes/request",
+        floor=20, promise=5, stretch=1,
+    ),
     "overload.attainment": Measure(
         what="Three times the capacity: attainment that priority 8 and above lose", unit="points",
         floor=5, promise=5, stretch=1,

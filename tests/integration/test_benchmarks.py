@@ -23,6 +23,7 @@ from benchmarks.targets import MEASURES
 MAY_BE_NOUGHT = {
     "security.added",
     "tracing.share",
+    "steady.growth",
     *(f"overload.{what}" for what in ("attainment", "refusal", "memory", "recovery")),
 }
 IN_TURNS = dict.fromkeys(("security.multiplex", "security.echo", "security.added"), TURNS)

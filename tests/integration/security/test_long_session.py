@@ -14,7 +14,7 @@ from tests.integration.security.test_rogue_agent import Rogue
 
 pytestmark = pytest.mark.slow
 
-WARM_UP, MESSAGES = 4_000, 16_000
+WARM_UP, MESSAGES = 2_000, 8_000
 KEPT_MAX = 150  # bytes a message; one that is kept takes more than that by itself
 
 
