@@ -101,6 +101,7 @@ class ReportReceived:
     pressure: dict[str, tuple[int | None, float | None]] = field(default_factory=dict)
     # By engine id and model: why it is inactive, in a word of `ModelSpec`; only where it is said.
     inactive_words: dict[str, dict[str, str]] = field(default_factory=dict)
+    down: list[str] = field(default_factory=list)  # of the unhealthy engines, those that ended
 
 
 @dataclass(slots=True)

@@ -86,8 +86,9 @@ def _load_changed(node: Node, event: ReportReceived) -> bool:
     changed = False
     for engine_id, engine in node.engines.items():
         healthy = engine_id not in event.unhealthy
-        changed |= healthy is not engine.spec.healthy
-        engine.spec.healthy = healthy
+        down = engine_id in event.down
+        changed |= healthy is not engine.spec.healthy or down is not engine.spec.down
+        engine.spec.healthy, engine.spec.down = healthy, down
         inactive = event.inactive_models.get(engine_id, ())
         words = event.inactive_words.get(engine_id) or {}
         for model in engine.models.values():

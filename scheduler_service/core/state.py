@@ -79,6 +79,7 @@ class Pool:
     usable: list[Engine] = field(default_factory=list)  # of them, those that accept work
     unusable: tuple[tuple[Engine, str], ...] = ()  # the others, and why; never changed in place
     members: frozenset[Engine] = frozenset()  # as `usable`
+    up: int = 0  # engines that are not down, accepting work or not
     has_backups: bool = False
     has_static: bool = False
     arrivals: Rate = field(default_factory=Rate)  # where there are static engines
@@ -113,8 +114,8 @@ class Pool:
 
     @property
     def live(self) -> bool:
-        """Whether any live node has the model."""
-        return bool(self.engines)
+        """Whether any live node has the model, on an engine that is not down."""
+        return self.up > 0
 
     def remember(self, affinity_key: str, engine: Engine) -> None:
         """The key's prefix is known there now."""
@@ -131,6 +132,7 @@ class Pool:
         self.usable = [e for e, word in words if not word]
         self.unusable = tuple(pair for pair in words if pair[1])
         self.members = frozenset(self.usable)
+        self.up = sum(not e.spec.down for e in engines)
         primaries = [e for e in self.usable if not e.node.backup]
         self.has_backups = 0 < len(primaries) < len(self.usable)
         self.has_static = any(e.spec.mode is EngineMode.STATIC for e in engines)
@@ -323,7 +325,7 @@ class State:
             pool.room_step, pool.room_at = self.step, self.now
             pool.free = sum(max(0, e.free_inputs()) for e in pool.usable)
             pool.parallel = sum(e.spec.slots for e in pool.usable)
-            pool.load.live_nodes = len(pool.engines)
+            pool.load.live_nodes = pool.up
         load, estimate, tenants = pool.load, pool.estimate, pool.waiting.tenants
         load.waiting = pool.queue.interactive
         load.waiting_bytes = self.waiting_bytes

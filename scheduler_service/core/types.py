@@ -240,6 +240,7 @@ class EngineSpec:
     rules: BatchRules = field(default_factory=BatchRules)
     models: tuple[ModelSpec, ...] = ()
     healthy: bool = True
+    down: bool = False  # it has ended or cannot be reached; not so one that starts or hangs
 
 
 @dataclass(slots=True)

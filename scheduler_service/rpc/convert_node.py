@@ -221,6 +221,7 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
         rules=_rules(engine.batch_key, f"{path}.batch_key"),
         models=tuple(models),
         healthy=load is None or not _unhealthy(load),
+        down=load is not None and load.health == pb.ENGINE_HEALTH_DOWN,
     )
 
 
@@ -314,6 +315,8 @@ def report_event(node_id: str, epoch: int, report: pb.NodeReport) -> ReportRecei
         why = _unhealthy(load)
         if why:
             event.unhealthy[load.engine_id] = why
+            if load.health == pb.ENGINE_HEALTH_DOWN:
+                event.down.append(load.engine_id)
         inactive = _inactive(load)
         if inactive:
             event.inactive_models[load.engine_id] = inactive

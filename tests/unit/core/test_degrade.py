@@ -135,6 +135,20 @@ def test_those_who_wait_without_a_node_are_substituted_when_the_substitute_comes
     assert small.running() == [request]
 
 
+def test_model_whose_engines_are_all_down_is_substituted_at_once() -> None:
+    """Its agents live, and that helps nobody. One that starts again is waited for."""
+    world, large, _ = two_models()
+    waiting = world.submit(model="large", degrade=("small",))
+    large.report(unhealthy={"e0": "starting"})
+    assert not waiting.degraded
+    large.report(unhealthy={"e0": "down"}, down=["e0"])
+    assert (waiting.served_model, waiting.degrade_reason) == ("small", "no_capacity")
+    later = world.submit(model="large", degrade=("small",))
+    assert later.served_model == "small"
+    large.report(unhealthy={"e0": "starting"})
+    assert world.submit(model="large", degrade=("small",)).served_model == "large"
+
+
 def test_attempt_that_fails_where_no_other_node_lives_is_substituted() -> None:
     """It comes back to a model whose last node went meanwhile."""
     world = World()

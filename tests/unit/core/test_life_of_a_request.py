@@ -309,6 +309,21 @@ def test_node_that_joins_within_the_grace_serves_those_who_wait() -> None:
     world.assert_idle()
 
 
+def test_model_whose_only_engine_stays_down_fails_after_the_grace() -> None:
+    world = World(queue=queue(no_node_grace=seconds(5)))
+    agent = world.agent()
+    agent.report(unhealthy={"e0": "down"}, down=["e0"])
+    request = world.submit()
+    world.advance(4)
+    assert world.outcome(request) is None
+    world.advance(2)
+    assert world.result(request).reason is Reason.NO_CAPACITY
+    saved = world.submit()
+    world.advance(2)
+    agent.report()
+    assert agent.running() == [saved]
+
+
 def test_request_that_no_live_node_can_ever_take_does_not_wait_for_ever() -> None:
     """Its task type is served nowhere: the same grace as for a model without nodes."""
     world = World()

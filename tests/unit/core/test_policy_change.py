@@ -139,7 +139,7 @@ def test_limits_of_the_queue_hold_at_once() -> None:
     world, _ = waiting_world()
     queue = replace(world.scheduler.state.settings.queue, max_requests=3)
     world.step(change(world, queue=queue))
-    assert world.submit().reason is Reason.QUEUE_FULL
+    assert world.submit(priority=2).reason is Reason.QUEUE_FULL
 
 
 def test_the_floor_follows_its_setting() -> None:

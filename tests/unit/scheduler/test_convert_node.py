@@ -219,6 +219,7 @@ def test_report_says_which_engines_cannot_serve(health: Any, message: str, why: 
     load = pb.EngineLoad(engine_id="e1", health=health, message=message)
     event = convert_node.report_event("n1", 5, pb.NodeReport(engines=[load]))
     assert event.unhealthy == ({} if why is None else {"e1": why})
+    assert event.down == (["e1"] if health == pb.ENGINE_HEALTH_DOWN else [])
 
 
 def test_report_lists_what_really_runs() -> None:
