@@ -54,6 +54,8 @@ class Waits:
     # "pool_paused", "behind_others", "no_credit", "loading", "no_node", "no_fit", "retry_later"
     code: str
     ahead: int = 0  # that would go first, about
+    urgent: tuple[tuple[int, int], ...] = ()  # of them, those of higher priority: (priority, count)
+    calls: int = 0  # of them, where it is an item of a job: interactive ones
     start_bound: int = 0  # dispatches of the pool until it starts, at most; 0: no bound
     candidates: list[Candidate] = field(default_factory=list)
     others: int = 0
@@ -94,9 +96,12 @@ def waits(state: State, request: Request) -> Waits | None:
         return None
     pool = state.pools[request.served_model]
     found = list(_now(state, pool, request))
+    urgent, calls, older = pool.queue.who_is_ahead(request)
     named = Waits(
         _code(request, pool, found),
-        max(0, pool.queue.ahead_of(request) - 1),
+        calls + older + sum(count for _, count in urgent),
+        urgent,
+        calls,
         pool.queue.start_bound(),
         found[:CANDIDATES_MAX],
         max(0, len(found) - CANDIDATES_MAX),

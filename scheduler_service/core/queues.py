@@ -222,6 +222,19 @@ class PoolQueue:
         """How many would go before a newcomer like it; an estimate: equal or more urgent bands."""
         return sum(self._depths[: _rank(request) + 1])
 
+    def who_is_ahead(self, request: Request) -> tuple[tuple[tuple[int, int], ...], int, int]:
+        """Of those that would go before one which waits, about: of its class (priority, count) of
+        the more urgent; calls, if it is an item of a job; and the older ones of its own priority.
+        O(n) in its band: for those who ask.
+        """
+        rank = _rank(request)
+        first = (request.request_class - 1) * _JOBS
+        urgent = tuple(
+            (first + _JOBS - at, self._depths[at]) for at in range(first, rank) if self._depths[at]
+        )
+        older = sum(other.place < request.place for other in self._ranks[rank])
+        return urgent, sum(self._depths[:first]), older
+
     def start_bound(self) -> int:
         """Dispatches until the youngest waiting request starts, at most; 0: no bound."""
         turns = 2 if self.interactive and self.jobs else 1

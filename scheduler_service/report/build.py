@@ -9,11 +9,12 @@ from typing import Final
 
 from batchyard.v1 import report_pb2, types_pb2
 from scheduler_service.clock import Clock
+from scheduler_service.core import records
 from scheduler_service.core.outcomes import Outcome
 from scheduler_service.core.state import State, Totals
 from scheduler_service.core.types import SECOND, Duration, Node
 from scheduler_service.driver import Driver
-from scheduler_service.eventlog import EventFilter, EventLog
+from scheduler_service.eventlog import FREQUENT, Entry, EventFilter, EventLog
 from scheduler_service.report import diagnosis, nodes, queues, texts
 from scheduler_service.report.buckets import Cost, NodeCount
 from scheduler_service.report.diagnosis import Case, Thresholds
@@ -111,10 +112,30 @@ class ReportBuilder:
             report.nodes.extend(self._rows(window))
         if options.queues:
             report.queues.extend(queues.queue_stats(state, window)[:ROWS_MAX])
-        newest = self.eventlog.newest(EventFilter(options.event_kinds, tenants=tenants))
-        chosen = [entry for entry, _ in zip(newest, range(options.events), strict=False)]
-        report.events.extend(self.events.write(entry) for entry in reversed(chosen))
+        report.events.extend(
+            self.events.write(entry, options.language) for entry in self._recent(options, tenants)
+        )
         return report
+
+    def _recent(self, options: ReportOptions, tenants: tuple[str, ...] | None) -> list[Entry]:
+        """The newest events, oldest first. Half of the room is for those that not every request
+        causes: a minute of load would hide who died and what was scaled.
+        """
+        kinds = options.event_kinds or records.PUBLIC
+        rare = self._newest(kinds - FREQUENT, options.events // 2, tenants)
+        chosen = {entry.number: entry for entry in rare}
+        for entry in self._newest(kinds, options.events, tenants):
+            if len(chosen) < options.events:
+                chosen[entry.number] = entry
+        return [chosen[number] for number in sorted(chosen)]
+
+    def _newest(
+        self, kinds: frozenset[str], most: int, tenants: tuple[str, ...] | None
+    ) -> list[Entry]:
+        if not kinds:
+            return []
+        newest = self.eventlog.newest(EventFilter(kinds, tenants=tenants))
+        return [entry for entry, _ in zip(newest, range(most), strict=False)]
 
     def node(self, node: Node, window: Window) -> report_pb2.Node:
         """One node, whole."""

@@ -14,6 +14,8 @@ from scheduler_service.clock import Clock
 from scheduler_service.core import records
 from scheduler_service.core.outcomes import AttemptState, Reason
 from scheduler_service.eventlog import Entry, Item
+from scheduler_service.report import event_texts as texts
+from scheduler_service.report.texts import Language
 from scheduler_service.rpc import status
 
 _ID: Final = re.compile(r"([0-9a-f]{6})([0-9a-f]{12})")
@@ -39,55 +41,6 @@ _BY_OPERATORS: Final = frozenset(
     }
 )
 _EXPIRED: Final = frozenset({Reason.DEADLINE_EXCEEDED, Reason.MAX_WAIT_EXCEEDED})
-
-_TEXT: Final[dict[str, str]] = {
-    records.SUBMIT: "request {request_id} waits for {model}",
-    records.DISPATCH_BATCH: "{count} sent to {node_id}",
-    records.BATCH_FINISHED: "{count} ended on {node_id}",
-    records.NO_AVAILABLE_NODE: "no live node serves {pool}; {waiting} waiting",
-    records.SCALE_OUT: "{pool}: {source} to {target} nodes, {reason}",
-    records.SCALE_IN: "{pool}: {source} to {target} nodes, {reason}",
-    records.SCALE_FAILED: "{pool}: nodes could not be started: {message}",
-    records.NODE_JOINED: "node {node_id} joined",
-    records.NODE_SUSPECT: "node {node_id} is suspect: {reason}",
-    records.NODE_LOST: "node {node_id} is lost: {reason}; {in_flight} in flight there",
-    records.NODE_RECOVERED: "node {node_id} is heard again",
-    records.NODE_EJECTED: "node {node_id} gets no new work for {duration_s} s: {reason}",
-    records.NODE_REFUSED: "another agent claims the id of node {node_id} and was refused",
-    records.NODE_CORDONED: "node {node_id} gets no new work",
-    records.NODE_UNCORDONED: "node {node_id} gets work again",
-    records.NODE_DRAINING: "node {node_id} drains; {in_flight} in flight there",
-    records.NODE_DRAINED: (
-        "node {node_id} is drained: {finished} finished, {moved} moved, {lost} lost"
-    ),
-    records.FAILOVER: "request {request_id} moves on from {node_id}: {reason}",
-    records.DEGRADED: "request {request_id} goes to {model} instead of {source}: {reason}",
-    records.REJECTED: "request {request_id} was refused: {message}",
-    records.CANCELLED: "request {request_id} was cancelled",
-    records.EXPIRED: "request {request_id} expired: {message}",
-    records.PREEMPTED: "request {request_id} made room on {node_id}",
-    records.POOL_PAUSED: "{pool} is paused; {waiting} wait",
-    records.POOL_RESUMED: "{pool} dispatches again; {waiting} wait",
-    records.AUTOSCALE_FROZEN: "the autoscaler of {pool} is frozen",
-    records.AUTOSCALE_UNFROZEN: "the autoscaler of {pool} acts again",
-    records.LOG_LEVEL_SET: "log level of {logger}: {level}",
-    records.REQUESTS_CANCELLED: "{requests} open requests were cancelled: {filter}",
-    records.ACCESS_GRANTED: "access was granted: {what}",
-    records.ACCESS_CHANGED: "access was changed by hand: {what}",
-    records.ACCESS_REVOKED: "access was revoked: {what}",
-    records.POLICY_UPDATED: "policies changed: {changes}",
-    records.MODEL_LOAD: "{engine} of {node_id} is to load {pool}",
-    records.MODEL_LOADED: "{engine} of {node_id} has loaded {pool}",
-    records.MODEL_UNLOAD: "{engine} of {node_id} is to unload {pool}",
-    records.MODEL_UNLOADED: "{engine} of {node_id} has unloaded {pool}",
-    records.MODEL_FAILED: "{pool} on {engine} of {node_id}: {message}",
-    records.LEDGER_HEALED: "the books of {node_id} were corrected: {what}",
-    records.SUSPECTED: "request {request_id} was on nodes that failed ({nodes}): it runs alone",
-    records.HEDGED: (
-        "request {request_id} is slow on {slow_node} after {after_ms} ms: it runs on {node_id}, too"
-    ),
-    records.POISONED: "request {request_id} makes nodes fail ({nodes}): it is not run again",
-}
 
 
 class _Gaps(dict[str, Any]):
@@ -121,10 +74,10 @@ class EventWriter:
         self._clock = clock
         self._term = term
 
-    def write(self, entry: Entry) -> report_pb2.Event:
+    def write(self, entry: Entry, language: Language = "en") -> report_pb2.Event:
         """The event of an entry."""
         data = dict(entry.data or {})
-        text = self._text(entry, data)
+        text = _text(entry, data, language)
         reason = str(data.pop("reason", "")) if entry.kind in _BY_OPERATORS else ""
         data.pop("message", None)
         return report_pb2.Event(
@@ -145,20 +98,23 @@ class EventWriter:
             reason=reason,
         )
 
-    def _text(self, entry: Entry, data: Mapping[str, Any]) -> str:
-        count = len(entry.items)
-        known = _Gaps(
-            data,
-            request_id=entry.request_id,
-            model=entry.model,
-            node_id=entry.node_id,
-            pool=entry.pool,
-            count="1 request" if count == 1 else f"{count} requests",
-        )
-        text = _TEXT.get(entry.kind, entry.kind).format_map(known)
-        if entry.kind == records.CANCELLED and data.get("message"):
-            text += f": {data['message']}"
-        return text
+
+def _text(entry: Entry, data: Mapping[str, Any], language: Language) -> str:
+    count = len(entry.items)
+    one, several = texts.REQUESTS[language]
+    known = _Gaps(
+        data,
+        request_id=entry.request_id,
+        model=entry.model,
+        node_id=entry.node_id,
+        pool=entry.pool,
+        count=one if count == 1 else several.format(number=count),
+    )
+    by_language = texts.TEXTS.get(entry.kind)
+    text = by_language[language].format_map(known) if by_language else entry.kind
+    if entry.kind == records.CANCELLED and data.get("message"):
+        text += f"{texts.COLON[language]}{data['message']}"
+    return text
 
 
 def _attributes(entry: Entry, data: Mapping[str, Any]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from scheduler_service.report.explain_texts import say
 from scheduler_service.report.texts import Language
 from scheduler_service.rpc import status
 
+_TOLD = {Outcome.EXPIRED: records.EXPIRED, Outcome.CANCELLED: records.CANCELLED}
 _PASSED_ON = (AttemptState.FAILED, AttemptState.LOST, AttemptState.REFUSED)
 
 
@@ -61,9 +62,7 @@ class Explainer:
             nodes=[_candidate(each) for each in waits.candidates],
         )
         if waits.ahead:
-            jobs_last = request.request_class is RequestClass.JOB
-            code = "jobs_last" if jobs_last else "priority"
-            built.ahead_reason = say(texts.AHEAD, code, language, {})
+            built.ahead_reason = _who_is_ahead(request, waits, language)
         if waits.start_bound:
             built.start_bound = waits.start_bound
         expected = _expected_start(state, request, waits)
@@ -77,7 +76,7 @@ class Explainer:
             *self._admitted(request, language),
             *self._degraded(request, language),
             *self._attempts(state, request, language),
-            *_finished(request, language),
+            *self._finished(request, language),
         ]
         return sorted(made, key=lambda decided: (decided.at, decided.step))
 
@@ -94,7 +93,9 @@ class Explainer:
 
     def _admitted(self, request: Request, language: Language) -> Iterator[Decided]:
         if request.outcome is Outcome.REJECTED:
-            yield Decided(request.received_at, 0, "admit", "rejected", request.reason.name)
+            why = self._message(records.REJECTED, request)
+            reason = f"{request.reason.name}: {why}" if why else request.reason.name
+            yield Decided(request.received_at, 0, "admit", "rejected", reason)
             return
         variables = {"priority": request.priority, "task_type": request.task_type or "-"}
         text = say(texts.REASONS, "admit", language, variables)
@@ -121,6 +122,24 @@ class Explainer:
         for attempt in request.attempts:
             yield from _begun(state, attempt, found.get(attempt.number), language)
             yield from _ended(attempt, request, language)
+
+    def _finished(self, request: Request, language: Language) -> Iterator[Decided]:
+        if request.outcome is None:
+            return
+        error = "" if request.reason is Reason.NONE else request.reason.name
+        kind = _TOLD.get(request.outcome)
+        if kind is not None and (why := self._message(kind, request)):
+            error = f"{error}: {why}"
+        text = say(texts.REASONS, "finish", language, {"error": error})
+        yield Decided(request.finished_at, 6, "finish", request.outcome.value, text)
+
+    def _message(self, kind: str, request: Request) -> str:
+        """What the event of its end says; empty: it is no longer remembered."""
+        wanted = EventFilter(frozenset({kind}), request.request_id)
+        for entry in self._eventlog.newest(wanted):
+            if entry.tenant == request.tenant and entry.at >= request.received_at:
+                return str((entry.data or {}).get("message", ""))
+        return ""
 
 
 def is_incomplete(state: State, request: Request) -> bool:
@@ -179,12 +198,22 @@ def _ended(attempt: Attempt, request: Request, language: Language) -> Iterator[D
         yield Decided(attempt.ended_at, 5, "fail_over", "retried" if again else "given_up", text)
 
 
-def _finished(request: Request, language: Language) -> Iterator[Decided]:
-    if request.outcome is None:
-        return
-    error = "" if request.reason is Reason.NONE else request.reason.name
-    text = say(texts.REASONS, "finish", language, {"error": error})
-    yield Decided(request.finished_at, 6, "finish", request.outcome.value, text)
+def _who_is_ahead(request: Request, waits: Waits, language: Language) -> str:
+    """How many of which kind, and why they go first."""
+    parts = []
+    if waits.calls:
+        parts.append(say(texts.AHEAD, "calls", language, {"count": waits.calls}))
+    parts += [
+        say(texts.AHEAD, "urgent", language, {"count": count, "priority": priority})
+        for priority, count in waits.urgent
+    ]
+    older = waits.ahead - waits.calls - sum(count for _, count in waits.urgent)
+    if older:
+        variables = {"count": older, "priority": request.priority}
+        parts.append(say(texts.AHEAD, "older", language, variables))
+    jobs_last = request.request_class is RequestClass.JOB
+    why = say(texts.AHEAD, "jobs_last" if jobs_last else "priority", language, {})
+    return texts.JOIN[language].join(parts) + f" ({why})"
 
 
 def _expected_start(state: State, request: Request, waits: Waits) -> int | None:

@@ -39,15 +39,22 @@ WAITS: Final[dict[str, dict[Language, str]]] = {
     },
 }
 AHEAD: Final[dict[str, dict[Language, str]]] = {
+    "calls": {"en": "{count} open calls", "zh": "{count} 个在线请求"},
+    "urgent": {"en": "{count} of priority {priority}", "zh": "{count} 个优先级 {priority} 的请求"},
+    "older": {
+        "en": "{count} of its own priority {priority} that came before it",
+        "zh": "{count} 个相同优先级 {priority}、更早到达的请求",
+    },
     "priority": {
-        "en": "they are as urgent or more (10 = most urgent), with what waiting added",
-        "zh": "它们的优先级（10 = 最紧急，等待会提升）相同或更高",
+        "en": "10 = most urgent; waiting adds to a priority, tenants take turns within one",
+        "zh": "10 = 最紧急；等待会提升优先级，同级内各租户轮流",
     },
     "jobs_last": {
-        "en": "open calls go before items of jobs",
-        "zh": "在线请求先于批量任务的条目",
+        "en": "open calls go before items of jobs, these by priority and age",
+        "zh": "在线请求先于批量任务的条目，条目之间按优先级和到达时间",
     },
 }
+JOIN: Final[dict[Language, str]] = {"en": ", ", "zh": "，"}
 REASONS: Final[dict[str, dict[Language, str]]] = {
     "admit": {"en": "priority {priority}, {task_type}", "zh": "优先级 {priority}，{task_type}"},
     "order": {

@@ -7,7 +7,7 @@ import pytest
 
 from batchyard.v1 import admin_service_pb2 as pb
 from scheduler_service.core.events import NodeCordoned, SessionBroken
-from scheduler_service.core.outcomes import Reason
+from scheduler_service.core.outcomes import Reason, RequestClass
 from scheduler_service.core.settings import CoreSettings
 from scheduler_service.core.types import SECOND
 from scheduler_service.report import explain_texts
@@ -44,6 +44,26 @@ async def test_a_waiting_request_learns_its_place_and_which_nodes_are_out_and_wh
     assert wait.estimated_start.ToSeconds() == 8  # the two before it, of 4 s each
     assert [d.kind for d in answer.decisions] == ["admit"]
     assert urgent.attempts
+
+
+async def test_who_is_ahead_is_told_by_priority_and_why() -> None:
+    async with serving(SmallWorld()) as served:
+        world = served.world
+        await world.join("n0", slots=1)
+        await world.submit(priority=9)
+        await world.submit(2, priority=9)
+        await world.submit(priority=3)
+        (late,) = await world.submit(priority=3)
+        await world.submit(2, priority=3)  # these came after it
+        (item,) = await world.submit(request_class=RequestClass.JOB)
+        wait = (await explained(served, late.request_id)).wait
+        assert wait.ahead == 3
+        assert wait.ahead_reason.startswith(
+            "2 of priority 9, 1 of its own priority 3 that came before it (10 = most urgent"
+        )
+        wait = (await explained(served, item.request_id)).wait
+        assert wait.ahead == 6
+        assert wait.ahead_reason.startswith("6 open calls (open calls go before items of jobs")
 
 
 async def test_a_request_without_a_node_says_what_would_make_it_run() -> None:
@@ -97,7 +117,7 @@ async def test_a_refusal_and_a_substitution_are_explained() -> None:
         await world.pass_time(3)
         answer = await explained(served, refused.request_id)
         assert next((d.kind, d.outcome) for d in answer.decisions) == ("admit", "rejected")
-        assert answer.decisions[0].reason == refused.reason.name
+        assert answer.decisions[0].reason.startswith(f"{refused.reason.name}: no model")
         answer = await explained(served, degraded.request_id)
         (substitution,) = [d for d in answer.decisions if d.kind == "degrade"]
         assert substitution.outcome == "small"

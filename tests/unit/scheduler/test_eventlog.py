@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from time import perf_counter
 
 import pytest
@@ -14,7 +15,9 @@ from scheduler_service.core.outcomes import EngineMode, Reason
 from scheduler_service.core.records import Record
 from scheduler_service.core.types import Attempt, Batch, Request
 from scheduler_service.eventlog import FREQUENT, EventFilter, EventLog
-from scheduler_service.report.events import _TEXT, EventWriter, event_id, event_number
+from scheduler_service.report.event_texts import TEXTS
+from scheduler_service.report.events import EventWriter, event_id, event_number
+from scheduler_service.report.texts import LANGUAGES
 from tests.unit.scheduler.small_world import EPOCH_NS, SmallWorld
 
 ALL = EventFilter()
@@ -118,7 +121,11 @@ def test_what_is_not_public_is_no_event() -> None:
 
 
 def test_every_public_kind_has_a_sentence() -> None:
-    assert set(_TEXT) == records.PUBLIC
+    assert set(TEXTS) == records.PUBLIC
+    for by_language in TEXTS.values():
+        variables = [sorted(re.findall(r"{(\w+)}", text)) for text in by_language.values()]
+        assert len(variables) == len(LANGUAGES)
+        assert variables[0] == variables[1]
     assert FREQUENT <= records.PUBLIC
 
 
@@ -260,3 +267,11 @@ def test_a_record_costs_about_a_microsecond() -> None:
         log(many)
         best = min(best, (perf_counter() - began) / len(many))
     assert best < 10e-6
+
+
+async def test_an_event_of_a_batch_reads_in_chinese_too() -> None:
+    world = SmallWorld()
+    await world.join("n0", slots=2)
+    await world.submit(1)
+    (entry,) = world.eventlog.newest(EventFilter(frozenset({records.DISPATCH_BATCH})))
+    assert EventWriter(world.clock, 3).write(entry, "zh").message == "1 个请求 已发往 n0"

@@ -59,6 +59,8 @@ def _parts(document: Document, words: Words, lang: str, jaeger_url: str) -> Iter
     yield from _node_bars(document["nodes"], words)
     yield f"<h2>{words.totals}</h2>" + _table(*totals_table(document, words))
     for heading, rows, columns in report_tables(document, words):
+        if heading == words.use_of_nodes:
+            continue  # drawn above
         yield f"<h2>{heading}</h2>" + _table(rows, columns, jaeger_url)
         if heading == words.waits:
             yield from _wait_bars(rows, words)

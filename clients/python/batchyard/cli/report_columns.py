@@ -23,6 +23,11 @@ def report_node_columns(words: Words) -> tuple[Column, ...]:
     )
 
 
+def use_columns(words: Words) -> tuple[Column, ...]:
+    """How much of each node's slot time was used."""
+    return (Column("node_id", words.node), share("utilization", words.utilization))
+
+
 def wait_columns(words: Words) -> tuple[Column, ...]:
     """Queues of a report."""
     classes = {"job": words.job, "interactive": words.interactive}
@@ -48,7 +53,7 @@ def tenant_columns(words: Words) -> tuple[Column, ...]:
 
 
 def cost_columns(words: Words) -> tuple[Column, ...]:
-    """Costs of a report; see `costs_shown`."""
+    """Costs of a report."""
     return (
         Column("tenant", words.tenant, cut=True),
         Column("model", words.model, cut=True),
@@ -56,19 +61,9 @@ def cost_columns(words: Words) -> tuple[Column, ...]:
         number("requests", words.requests),
         Column("node_hours", words.node_hours, show=lambda hours: f"{hours:.4f}", right=True),
         number("output_tokens", words.tokens),
-        Column("tokens_per_hour", words.tokens_per_hour, show=_whole, right=True),
+        Column("tokens_per_node_hour", words.tokens_per_hour, show=_whole, right=True),
         Column("cost", words.cost, show=_money, right=True),
     )
-
-
-def costs_shown(costs: list[Document]) -> list[Document]:
-    """Costs with their tokens per node-hour; None: they held no node."""
-    return [
-        {**row, "tokens_per_hour": row["output_tokens"] / row["node_hours"]}
-        if row["node_hours"]
-        else {**row, "tokens_per_hour": None}
-        for row in costs
-    ]
 
 
 def pool_columns(words: Words) -> tuple[Column, ...]:

@@ -15,13 +15,13 @@ from batchyard.cli.durations import format_ms
 from batchyard.cli.output import table, tsv_lines
 from batchyard.cli.report_columns import (
     cost_columns,
-    costs_shown,
     event_columns,
     pool_columns,
     reject_columns,
     report_node_columns,
     slowest_columns,
     tenant_columns,
+    use_columns,
     wait_columns,
 )
 from batchyard.cli.views.queues import LIST_COLUMNS as QUEUE_COLUMNS
@@ -107,11 +107,13 @@ def report_tables(
 ) -> Iterator[tuple[str, list[Document], Sequence[Column]]]:
     """Heading, rows and columns of the tables that have rows."""
     rejects = [{"reason": name, "count": count} for name, count in document["rejects"].items()]
+    used = [row for row in document["nodes"] if row["utilization"] is not None]
     for heading, rows, columns in (
+        (words.use_of_nodes, used, use_columns(words)),
         (words.waits, document["queues"], wait_columns(words)),
         (words.tenants, document["tenants"], tenant_columns(words)),
         (words.pools, document["pools"], pool_columns(words)),
-        (words.costs, costs_shown(document["costs"]), cost_columns(words)),
+        (words.costs, document["costs"], cost_columns(words)),
         (words.rejects, rejects, reject_columns(words)),
         (words.slowest, document["slowest"], slowest_columns(words)),
     ):

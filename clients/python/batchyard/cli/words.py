@@ -61,6 +61,7 @@ class Words:
     tokens_per_hour: str = "TOKENS/NODE H"
     cost: str = "COST"
     utilization: str = "USED"
+    use_of_nodes: str = "Use of nodes"
     fill: str = "BATCH FILL"
     reason: str = "REASON"
     count: str = "COUNT"
@@ -130,6 +131,7 @@ CHINESE = Words(
     tokens_per_hour="词元/节点小时",
     cost="费用",
     utilization="使用率",
+    use_of_nodes="节点使用率",
     fill="批次装满",
     reason="原因",
     count="次数",

@@ -29,9 +29,16 @@ def report_document(message: report.Report) -> Document:
         ],
         "queues": [queue_row(queue) for queue in message.queues],
         **{key: whole[key] for key in _WHOLE},
+        "costs": [cost_row(row) for row in whole["costs"]],
         "scheduler_version": message.scheduler_version,
         "uptime_ms": whole["uptime_ms"],
     }
+
+
+def cost_row(row: Document) -> Document:
+    """One line of the costs, with its tokens per node-hour; null: it held no node."""
+    hours, tokens = row["node_hours"], row["output_tokens"]
+    return {**row, "tokens_per_node_hour": tokens / hours if hours else None}
 
 
 def queue_row(queue: report.QueueStats) -> Document:
