@@ -30,6 +30,7 @@ FILES: Final = {
     "/dashboard.css": ("dashboard.css", "text/css"),
     "/dashboard.js": ("dashboard.js", "text/javascript"),
     "/parts.js": ("parts.js", "text/javascript"),
+    "/words.js": ("words.js", "text/javascript"),
 }
 UNREAD_S: Final = 30.0  # for a viewer to read what was written
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

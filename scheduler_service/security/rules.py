@@ -92,6 +92,7 @@ HTTP: Final[dict[tuple[str, str], Rule]] = {
     ("GET", "/dashboard.css"): OPEN,
     ("GET", "/dashboard.js"): OPEN,
     ("GET", "/parts.js"): OPEN,
+    ("GET", "/words.js"): OPEN,
     ("GET", "/api/report"): READ,
     ("GET", "/api/watch"): READ,
     ("GET", "/api/explain/{request_id}"): READ,

@@ -52,6 +52,7 @@ async def test_it_is_live_accessible_and_readable_everywhere() -> None:
             async with busy(running):
                 await page.until("document.querySelector('#queues').innerText.includes('p2: 1')")
                 await everywhere(page)
+                await in_chinese(page, f"http://{running.addresses['http']}/?lang=zh")
             assert not page.complaints
 
 
@@ -64,6 +65,19 @@ async def everywhere(page: Page) -> None:
             assert not await page.violations(), (name, dark)
             fits = "document.documentElement.scrollWidth <= window.innerWidth"
             assert await page.value(fits), (name, dark)
+
+
+async def in_chinese(page: Page, url: str) -> None:
+    """Titles, headings, states and what the scheduler says; ids and models stay what they are."""
+    await page.send("Page.navigate", url=url)
+    await page.until("document.getElementById('link').textContent === '实时'")
+    await page.until("document.querySelectorAll('#slowest tbody tr').length > 0")
+    shown = await page.value("document.body.innerText")
+    for words in ("诊断", "最慢的请求", "最久等待", "正常", "节点 node-one 加入", "未采样"):
+        assert words in shown, words
+    assert await page.value("document.documentElement.lang") == "zh-Hans"
+    assert not await page.violations()
+    await page.shot("chinese")
 
 
 async def test_the_keyboard_reaches_an_explanation_and_leaves_it() -> None:

@@ -1,5 +1,6 @@
 // The dashboard: one stream of reports, drawn as they come. Read-only.
 import { clock, count, element, fill, gauge, percent, sparkline, table, time } from "./parts.js";
+import { lang, say, translate } from "./words.js";
 
 const HISTORY = 120; // samples, about one a second
 const history = { waiting: [], running: [], tokens: [] };
@@ -7,7 +8,9 @@ const STATES = { healthy: "good", suspect: "warn", probation: "warn", starting: 
 const MARKS = { critical: ["✗", "bad"], warning: ["!", "warn"], info: ["✓", "good"] };
 const OUTCOMES = ["received", "succeeded", "failed", "rejected", "cancelled", "expired", "degraded",
   "failovers", "preemptions", "batches", "output_tokens", "wasted_output_tokens"];
-const query = window.location.search;
+const asks = new URLSearchParams(window.location.search);
+asks.set("lang", lang);
+const query = `?${asks}`;
 let before = null; // [ms, tokens] of the last report
 
 function headers() {
@@ -15,7 +18,7 @@ function headers() {
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
-function say(words, kind) {
+function status(words, kind) {
   const link = document.getElementById("link");
   if (link.textContent !== words) link.textContent = words;
   link.className = `pill ${kind}`;
@@ -43,17 +46,17 @@ async function run() {
     const since = Date.now();
     try { await follow(); } catch { /* told below; tried again */ }
     if (Date.now() - since > 2000) wait = 500;
-    say("not connected, trying again", "warn");
+    status(say("not connected, trying again"), "warn");
     before = null;
     await new Promise((resolve) => setTimeout(resolve, wait));
   }
 }
 
 function draw(report) {
-  say("live", "good");
+  status(say("live"), "good");
   const ready = report.nodes.filter((node) => node.state === "healthy").length;
   document.getElementById("cluster").textContent =
-    `${report.scheduler_version} · up ${time(report.uptime_ms)} · nodes ${ready}/${report.nodes.length}`
+    `${report.scheduler_version} · ${say("up")} ${time(report.uptime_ms)} · ${say("nodes")} ${ready}/${report.nodes.length}`
     + ` · ${clock(report.generate_time)}`;
   fill("diagnosis", ...report.diagnosis.map(finding));
   tiles(report);
@@ -87,28 +90,28 @@ function tiles(report) {
   const tile = (name, value, ...more) =>
     element("div", {}, element("dt", {}, name), element("dd", {}, value, ...more));
   fill("tiles",
-    tile("waiting", count(report.queue_size), sparkline(history.waiting)),
-    tile("oldest wait", time(report.oldest_wait_ms)),
-    tile("slots in use", `${count(running)}/${count(slots)}`, sparkline(history.running)),
-    tile("tokens/s, 10 s", count(Math.round(recent.reduce((a, b) => a + b, 0) / recent.length)),
+    tile(say("waiting"), count(report.queue_size), sparkline(history.waiting)),
+    tile(say("oldest wait"), time(report.oldest_wait_ms)),
+    tile(say("slots in use"), `${count(running)}/${count(slots)}`, sparkline(history.running)),
+    tile(say("tokens/s, 10 s"), count(Math.round(recent.reduce((a, b) => a + b, 0) / recent.length)),
       sparkline(history.tokens)),
-    tile(`ended well, ${time(report.window_s * 1000)}`, ended ? percent(window.succeeded / ended) : "–"),
-    tile("failovers in it", count(window.failovers)));
+    tile(`${say("ended well")}, ${time(report.window_s * 1000)}`, ended ? percent(window.succeeded / ended) : "–"),
+    tile(say("failovers in it"), count(window.failovers)));
 }
 
 function pools(report) {
-  if (!report.pools.length) return [element("p", { class: "soft" }, "no pool yet")];
+  if (!report.pools.length) return [element("p", { class: "soft" }, say("no pool yet"))];
   return report.pools.map((pool) => {
     const rows = report.queues.filter((row) => row.pool === pool.pool);
     const open = rows.filter((row) => row.request_class !== "job");
     const jobs = rows.filter((row) => row.request_class === "job").reduce((n, row) => n + row.depth, 0);
     const most = Math.max(1, ...open.map((row) => row.depth));
     const waits = open.filter((row) => row.depth);
-    const facts = [`${pool.running}/${pool.slots} slots`];
-    if (pool.paused) facts.push("paused");
-    if (jobs) facts.push(`${count(jobs)} job items wait`);
-    if (pool.scale) facts.push(`${pool.scale.ready} nodes ready, ${pool.scale.starting} starting, want ${pool.scale.desired}`);
-    facts.push(waits.length ? waits.map((row) => `p${row.priority}: ${row.depth}, oldest ${time(row.oldest_wait_ms)}`).join(" · ") : "nothing waits");
+    const facts = [`${pool.running}/${pool.slots} ${say("slots")}`];
+    if (pool.paused) facts.push(say("paused"));
+    if (jobs) facts.push(`${count(jobs)} ${say("job items wait")}`);
+    if (pool.scale) facts.push(`${pool.scale.ready} ${say("nodes ready")}, ${pool.scale.starting} ${say("starting")}, ${say("want")} ${pool.scale.desired}`);
+    facts.push(waits.length ? waits.map((row) => `p${row.priority}: ${row.depth}, ${say("oldest")} ${time(row.oldest_wait_ms)}`).join(" · ") : say("nothing waits"));
     const bands = Array.from({ length: 10 }, (_, i) => 10 - i).map((priority) => {
       const depth = open.find((row) => row.priority === priority)?.depth ?? 0;
       return element("li", { class: "band" },
@@ -120,32 +123,32 @@ function pools(report) {
     return element("div", { class: "pool" },
       element("div", { class: "pool-head" }, element("h3", {}, pool.pool),
         element("span", { class: "soft" }, facts.join(" · "))),
-      element("ul", { class: "plain bands", "aria-label": `waiting in ${pool.pool} by priority` }, ...bands));
+      element("ul", { class: "plain bands", "aria-label": `${say("waiting by priority in")} ${pool.pool}` }, ...bands));
   });
 }
 
 function nodes(report) {
-  if (!report.nodes.length) return element("p", { class: "soft" }, "no node has joined");
-  return table("Nodes", [
+  if (!report.nodes.length) return element("p", { class: "soft" }, say("no node has joined"));
+  return table(say("Nodes"), [
     ["node", (row) => row.node_id],
-    ["state", (row) => element("span", { class: STATES[row.state] ?? "bad" }, row.state)],
+    ["state", (row) => element("span", { class: STATES[row.state] ?? "bad" }, say(row.state))],
     ["slots", (row) => gauge(row.running, row.slots)],
     ["largest batch", (row) => count(row.max_batch_size), "number"],
     ["used", (row) => percent(row.utilization), "number"],
     ["latency", (row) => time(row.avg_latency_ms), "number"],
     ["failed", (row) => percent(row.failure_rate), "number"],
     ["done", (row) => count(row.total_finished), "number"],
-    ["takes work", (row) => (row.can_accept ? "yes" : row.cannot_accept_reason)],
+    ["takes work", (row) => (row.can_accept ? say("yes") : row.cannot_accept_reason)],
     ["models", (row) => row.models.join(", "), "long"],
   ], report.nodes);
 }
 
 function outcomes(report) {
   const rows = OUTCOMES.filter((key) => report.totals[key] || ["received", "succeeded"].includes(key));
-  return table("Outcomes", [
-    ["outcome", (key) => key.replaceAll("_", " ")],
+  return table(say("Outcomes"), [
+    ["outcome", (key) => say(key.replaceAll("_", " "))],
     ["since start", (key) => count(report.totals[key]), "number"],
-    [`last ${time(report.window_s * 1000)}`, (key) => count(report.window_totals[key]), "number"],
+    [`${say("last")} ${time(report.window_s * 1000)}`, (key) => count(report.window_totals[key]), "number"],
   ], rows);
 }
 
@@ -154,15 +157,17 @@ function logLine(log) {
 }
 
 function slowest(report) {
-  if (!report.slowest.length) return element("p", { class: "soft" }, "none has finished yet");
+  if (!report.slowest.length) return element("p", { class: "soft" }, say("none has finished yet"));
   const trace = (row) => {
-    if (!row.trace_id) return element("span", { class: "soft" }, "not sampled");
+    if (!row.trace_id) return element("span", { class: "soft" }, say("not sampled"));
     if (!report.jaeger_url) return row.trace_id;
     const at = `${report.jaeger_url}/trace/${encodeURIComponent(row.trace_id)}`;
-    return element("a", { href: at, target: "_blank", rel: "noopener noreferrer", "data-key": `t${row.trace_id}` }, "trace");
+    return element("a", { href: at, target: "_blank", rel: "noopener noreferrer", "data-key": `t${row.trace_id}` }, say("trace"));
   };
-  return table("Slowest requests", [
-    ["request", (row) => row.request_id, "long"],
+  return table(say("Slowest requests"), [
+    ["request", (row) => row.request_id, "id"],
+    ["why", (row) => element("button", { type: "button", "data-key": `w${row.tenant}/${row.request_id}`,
+      "aria-label": `${say("Explain")} ${row.request_id}`, click: () => explain(row) }, say("explain"))],
     ["took", (row) => time(row.age_ms), "number"],
     ["queued", (row) => time(row.queue_duration_ms), "number"],
     ["end", (row) => row.finish_reason ?? row.state],
@@ -170,8 +175,6 @@ function slowest(report) {
     ["model", (row) => row.model, "long"],
     ["node", (row) => row.node_id],
     ["tries", (row) => row.attempts, "number"],
-    ["why", (row) => element("button", { type: "button", "data-key": `w${row.tenant}/${row.request_id}`,
-      "aria-label": `Explain ${row.request_id}`, click: () => explain(row) }, "explain")],
     ["trace", trace],
   ], report.slowest);
 }
@@ -181,28 +184,28 @@ async function explain(row) {
   asked.set("tenant", row.tenant);
   const answer = await fetch(`api/explain/${encodeURIComponent(row.request_id)}?${asked}`, { headers: headers() });
   const found = await answer.json();
-  document.getElementById("why-title").textContent = `Request ${row.request_id}`;
+  document.getElementById("why-title").textContent = `${say("Request")} ${row.request_id}`;
   if (!answer.ok) fill("why-text", element("p", {}, found.error));
   else {
     const steps = found.decisions.map((step) => element("li", {},
       element("time", { class: "soft" }, `${clock(step.decide_time)} `),
-      element("strong", {}, step.kind.replaceAll("_", " ")), ` ${step.outcome}`,
+      element("strong", {}, step.kind.replaceAll("_", " ")), step.outcome === step.kind ? "" : ` ${step.outcome}`,
       step.reason ? `: ${step.reason}` : "",
       step.candidates.length > 1 ? element("span", { class: "soft" }, ` (${step.candidates.map(candidate).join("; ")})`) : null));
-    fill("why-text", found.wait ? element("p", {}, found.wait.text) : "", element("ol", {}, ...steps));
+    fill("why-text", found.wait ? element("p", {}, `${found.wait.text} ${found.wait.ahead_reason ?? ""}`) : "", element("ol", {}, ...steps));
   }
   document.getElementById("why").showModal();
 }
 
 function candidate(each) {
-  const says = each.filtered_by || (each.score === null ? "" : `end in ${time(each.score * 1000)}`);
-  return `${each.node_id}/${each.engine_id}${each.chosen ? " chosen" : ""}${says ? `, ${says}` : ""}`;
+  const says = each.filtered_by || (each.score === null ? "" : `${say("end in")} ${time(each.score * 1000)}`);
+  return `${each.node_id}/${each.engine_id}${each.chosen ? ` ${say("chosen")}` : ""}${says ? `, ${says}` : ""}`;
 }
 
 function theme() {
   const button = document.getElementById("theme"), root = document.documentElement;
   const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
+  const name = () => { button.textContent = say(dark() ? "Light" : "Dark"); };
   const kept = localStorage.getItem("batchyard-theme");
   if (kept) root.dataset.theme = kept;
   button.addEventListener("click", () => {
@@ -218,5 +221,6 @@ document.getElementById("login").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("batchyard-token", document.getElementById("token").value.trim());
 });
+translate();
 theme();
 run();

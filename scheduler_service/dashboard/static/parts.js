@@ -1,4 +1,5 @@
-// Pieces of the page. What comes from the scheduler goes in as text, never as markup.
+// Pieces of the page, in its language. What comes from the scheduler goes in as text, never as markup.
+import { say } from "./words.js";
 
 export function element(tag, options = {}, ...children) {
   const made = document.createElement(tag);
@@ -29,13 +30,16 @@ export const percent = (value) =>
   value === null || value === undefined ? "–" : `${(value * 100).toFixed(value < 0.1 ? 1 : 0)} %`;
 export const clock = (stamp) => (stamp ? new Date(stamp).toLocaleTimeString("en-GB") : "–");
 
-// columns: [title, cell function, "number" | "long" | ""]; the first cell names its row.
+// columns: [title, cell function, "number" | "long" | "id" | ""]; the first cell names its row.
 export function table(caption, columns, rows) {
   const head = columns.map(([title, , kind]) =>
-    element("th", { scope: "col", class: kind || "" }, title));
-  const body = rows.map((row) => element("tr", {}, ...columns.map(([, cell, kind], index) =>
-    element(index ? "td" : "th", { class: kind || "", ...(index ? {} : { scope: "row" }) },
-      cell(row)))));
+    element("th", { scope: "col", class: kind || "" }, say(title)));
+  const body = rows.map((row) => element("tr", {}, ...columns.map(([, cell, kind], index) => {
+    const shown = cell(row), about = { class: kind || "" };
+    if (!index) about.scope = "row";
+    if (kind === "id") about.title = shown; // it may be cut
+    return element(index ? "td" : "th", about, shown);
+  })));
   return element("table", { "aria-label": caption },
     element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
 }
