@@ -291,3 +291,18 @@ async def test_a_string_that_is_no_utf8_names_its_field() -> None:
         call = served.channel.unary_unary(f"/{SERVICE}/GetNode")
         code, _, _, field = await refusal(call(b"\x0a\x02\xff\xfe"))
     assert (code, field) == (grpc.StatusCode.INVALID_ARGUMENT, "node_id")
+
+
+async def test_a_busy_minute_does_not_push_rare_events_out_of_the_report() -> None:
+    """Half of the room is theirs; the rest goes to the newest of all, and time orders them."""
+    async with serving(SmallWorld()) as served:
+        await served.world.join("n0")
+        await served.world.submit(50)
+        asked = pb.GetReportRequest(max_events=10)
+        events = (await served.stub.GetReport(asked)).report.events
+        kinds = [event.event for event in events]
+        assert len(kinds) == 10
+        assert kinds[0] == "node_joined"
+        assert set(kinds[1:]) <= {"submit", "dispatch_batch"}
+        ids = [event.event_id for event in events]
+        assert ids == sorted(ids)

@@ -121,3 +121,11 @@ def test_node_that_never_reported_is_shown_too() -> None:
     assert document["engines"] == document["gpus"] == []
     assert document["labels"] == {}
     assert document["cpu_utilization"] is None
+
+
+def test_a_cost_has_its_tokens_per_node_hour_where_it_held_a_node() -> None:
+    message = busy_report()
+    message.costs.add(tenant="a", node_hours=0.5, output_tokens=100)
+    message.costs.add(tenant="b", output_tokens=100)
+    costs = report_document(message)["costs"]
+    assert [row["tokens_per_node_hour"] for row in costs] == [200.0, None]
