@@ -37,6 +37,8 @@ _STATIC: Final = EngineMode.STATIC
 MAX_SKIPS = 64
 MAX_BARRED = 8
 
+_Outbox = dict[tuple[Engine, str], Batch]  # of this step; by engine and model
+
 
 def decide(state: State) -> None:
     """Dispatch all that can go now."""
@@ -48,7 +50,7 @@ def decide(state: State) -> None:
         _dispatch_apart(state, state.pools[model])
     open_pools = {m: state.pools[m] for m in state.dirty if len(state.pools[m].queue)}
     state.dirty.clear()
-    outbox: dict[tuple[str, str, str], Batch] = {}
+    outbox: _Outbox = {}
     wanted: dict[Engine, None] = {}
     while open_pools:
         alone = len(open_pools) == 1
@@ -80,7 +82,7 @@ def _best_pool(state: State, pools: dict[str, Pool]) -> Pool:
 def _dispatch(
     state: State,
     pool: Pool,
-    outbox: dict[tuple[str, str, str], Batch],
+    outbox: _Outbox,
     wanted: dict[Engine, None],
     *,
     one_batch: bool,
@@ -154,11 +156,9 @@ def _want(request: Request, engines: placement.Placement, wanted: dict[Engine, N
         wanted.update(dict.fromkeys(engines.waits_for(request)))
 
 
-def _open_batch(
-    state: State, engine: Engine, model: str, outbox: dict[tuple[str, str, str], Batch]
-) -> Batch:
+def _open_batch(state: State, engine: Engine, model: str, outbox: _Outbox) -> Batch:
     """The message that gathers this step's requests for a continuous engine."""
-    key = (engine.node.node_id, engine.engine_id, model)
+    key = (engine, model)
     batch = outbox.get(key)
     if batch is None:
         batch = outbox[key] = batching.new_batch(state, engine, model, "credit", atomic=False)

@@ -41,7 +41,7 @@ from scheduler_service.core.outcomes import (
 )
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_request
-from scheduler_service.core.types import Attempt, Duration, Instant, Node, ServiceEstimate
+from scheduler_service.core.types import Attempt, Duration, Engine, Instant, Node, ServiceEstimate
 
 # Members of enumerations on the path of every request: a look-up costs 70 ns each.
 _DISPATCHED: Final = RequestState.DISPATCHED
@@ -110,19 +110,23 @@ def on_finished(state: State, event: ItemsFinished) -> None:
             _late(state, item, event.node_id)
         return
     failed: list[Attempt] = []
+    freed: dict[Engine, None] = {}
     for item in event.items:
         attempt = node.in_flight.get(item.dispatch_id)
         if attempt is None:
             _late(state, item, event.node_id)
             continue
         attempt.output_tokens = item.output_tokens
-        ledger.settle(state, attempt)
+        ledger.settle_one(state, attempt)
+        freed[attempt.engine] = None
         if item.dispatch_id in attempt.request.live:
             _conclude(state, node, attempt, item, failed)
         else:
             _late(state, item, event.node_id)
     if failed:
         _fail(state, node, failed)
+    for engine in freed:
+        state.touch_engine(engine)
     state.emit(AcknowledgeResults(event.node_id, event.epoch, len(event.items)))
     ledger.check_drained(state, node)
 
@@ -204,33 +208,35 @@ def _halve(state: State, members: list[Attempt]) -> None:
 
 
 def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
-    took = state.now - attempt.started_at
+    took, request, tokens = state.now - attempt.started_at, attempt.request, item.output_tokens
     if attempt.expected_token:
         profile.learn(attempt, took)
     model, service = attempt.model, attempt.engine.service
-    if model not in service:
-        service[model] = ServiceEstimate()
-    service[model].learn(took, item.output_tokens)
+    estimate = service.get(model)
+    if estimate is None:
+        estimate = service[model] = ServiceEstimate()
+    estimate.learn(took, tokens)
     pool = state.pools[model]
-    pool.estimate.learn(took, item.output_tokens)
+    pool.estimate.learn(took, tokens)
     pool.drain.add(state.now, len(pool.queue) > 0)
     node.finished += 1
     if state.lengths is not None:
-        state.lengths.learn(attempt.request, model, item.output_tokens)
+        state.lengths.learn(request, model, tokens)
     if state.hedges and not attempt.spoke:
         hedging.learn(state, attempt)
     health.succeeded(state, node)
-    attempt.request.finish_reason = item.finish_reason
+    request.finish_reason = item.finish_reason
     state.totals.input_tokens += item.input_tokens
-    state.totals.output_tokens += item.output_tokens
-    requests.answered_by(state, attempt)
-    cost = fairness.actual_cost(attempt.request, item.input_tokens, item.output_tokens, took)
-    if cost != attempt.request.cost:
-        state.pools[model].queue.reconcile(attempt.request, cost)
-    if (drain := ledger.open_drain(attempt)) is not None:
-        drain.finished.append(attempt.request.request_id)
+    state.totals.output_tokens += tokens
+    if request.served_model != model:
+        requests.answered_by(state, attempt)
+    cost = fairness.actual_cost(request, item.input_tokens, tokens, took)
+    if cost != request.cost:
+        pool.queue.reconcile(request, cost)
+    if node.drain is not None and not node.drain.ended_at:
+        node.drain.finished.append(request.request_id)
     ledger.end(state, attempt, _ANSWERED, _NONE)
-    requests.finish(state, attempt.request, _SUCCEEDED, attempt=attempt, payload=item.payload)
+    requests.finish(state, request, _SUCCEEDED, attempt=attempt, payload=item.payload)
 
 
 def _refused(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:

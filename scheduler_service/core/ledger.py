@@ -28,7 +28,8 @@ FORGOTTEN: Final = Request(0, "", "")  # stands for every request that can no lo
 
 def charge(state: State, attempt: Attempt) -> None:
     """Enter a dispatched attempt into the books."""
-    engine, node = attempt.engine, attempt.node
+    engine = attempt.engine
+    node = engine.node
     node.items_sent += 1
     attempt.sent_index = node.items_sent
     node.in_flight[attempt.dispatch_id] = attempt
@@ -72,7 +73,8 @@ def end(
     request = attempt.request
     if request.live:
         request.live.pop(attempt.dispatch_id, None)
-    state.relay.revoke(attempt.dispatch_id)
+    if state.relay.lanes:
+        state.relay.revoke(attempt.dispatch_id)
     move_attempt(attempt, how)
     attempt.ended_at = state.now
     attempt.reason = reason
@@ -102,7 +104,14 @@ def revoke(state: State, attempt: Attempt, how: AttemptState, reason: Reason) ->
 
 def settle(state: State, attempt: Attempt) -> None:
     """Its node no longer holds it: the room is free in our books."""
-    engine, node = attempt.engine, attempt.node
+    settle_one(state, attempt)
+    state.touch_engine(attempt.engine)
+
+
+def settle_one(state: State, attempt: Attempt) -> None:
+    """`settle` one of many: who does so touches their engines afterwards."""
+    engine = attempt.engine
+    node = engine.node
     del node.in_flight[attempt.dispatch_id]
     engine.in_flight_inputs -= attempt.inputs
     engine.in_flight_items -= 1
@@ -114,7 +123,6 @@ def settle(state: State, attempt: Attempt) -> None:
     batch.held_items -= 1
     if batch.held_items == 0:
         engine.open_batches.pop(batch.batch_id, None)
-    state.touch_engine(engine)
 
 
 def open_drain(attempt: Attempt) -> Drain | None:

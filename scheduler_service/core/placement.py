@@ -61,6 +61,7 @@ class _Ranked:
     example: Request
     engines: list[Engine] = field(default_factory=list)
     scored: list[tuple[Duration, Engine]] = field(default_factory=list)
+    only: Choice | None = None  # where there is one engine, for all
 
 
 class Placement:
@@ -101,7 +102,12 @@ class Placement:
             return Choice(None, room_elsewhere=True, unfit=True, fit=fit)
         alike = len(fit.primaries) in (0, len(fit.engines))
         if alike and request.inputs == 1 and not self._limited:
-            scored = self._rank(request, fit)
+            ranked = self._rank(request, fit)
+            scored = ranked.scored
+            if len(scored) == 1:
+                if ranked.only is None:
+                    ranked.only = self._pick(request, scored, fit)
+                return ranked.only
         else:
             scored = self._score(request, self._with_room(self._by_role(request, fit), request))
         if not scored:
@@ -140,12 +146,13 @@ class Placement:
                 continue  # whatever it scores, there is no other
             if engine in ranked.engines:
                 place = ranked.engines.index(engine)
+                ranked.only = None
                 if room > 0:
                     ranked.scored[place] = self._score(ranked.example, [engine])[0]
                 else:
                     del ranked.engines[place], ranked.scored[place]
 
-    def _rank(self, request: Request, fit: Fit) -> list[tuple[Duration, Engine]]:
+    def _rank(self, request: Request, fit: Fit) -> _Ranked:
         """Scores of all that fit and have room, for a request of one input that only needs that."""
         key = (fit.key, self._state.policies.scorer.concerns(request))
         ranked = self._ranked.get(key)
@@ -153,7 +160,7 @@ class Placement:
             ranked = self._ranked[key] = _Ranked(request)
             ranked.engines = [e for e in fit.engines if self._room[e] > 0]
             ranked.scored = self._score(request, ranked.engines)
-        return ranked.scored
+        return ranked
 
     def _drawn(self, request: Request, openings: Openings) -> Choice | None:
         """Of a large pool: a few at random, and where its prefix may be known. None: ask all."""

@@ -115,7 +115,7 @@ def _refusal(state: State, request: Request) -> Refusal | None:
     if refusal is not None and refusal.displaces and _displace(state, request):
         refusal = None
     if refusal is None:
-        if not pool.live:
+        if not pool.engines:
             degrade(state, request, "no_capacity")
         elif pool.cursor is not None and _is_below(state, request, pool):
             return (
@@ -209,7 +209,12 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
     pool.queue.push(request, returning=returning)
     state.waiting_bytes += request.size_bytes
     # Most requests may wait as they like; the call costs more than to look here.
-    if request.max_wait < NEVER or request.degrade or not pool.live or request.unfit_since < NEVER:
+    if (
+        request.max_wait < NEVER
+        or request.degrade
+        or not pool.engines
+        or request.unfit_since < NEVER
+    ):
         arm_wait(state, request, pool)
     state.dirty[pool.model] = None
 
@@ -228,6 +233,7 @@ def arm_wait(state: State, request: Request, pool: Pool) -> None:
         at = min(at, due if due > state.now else state.now + SECOND)
     at = min(at, _grace_ends(state, request, pool))
     if at < NEVER:
+        request.wait_timed = True
         state.timers.set(request.rid * 4 + WAIT, at)
 
 
@@ -259,6 +265,12 @@ def leave_queue(state: State, request: Request, *, taken: bool = False) -> None:
     else:
         state.timers.cancel(request.rid * 4 + RETRY)
     request.queue_time += state.now - request.queued_at
+    if request.wait_timed:
+        _stop_wait_timer(state, request)
+
+
+def _stop_wait_timer(state: State, request: Request) -> None:
+    request.wait_timed = False
     state.timers.cancel(request.rid * 4 + WAIT)
 
 
@@ -433,7 +445,7 @@ def finish(
     """The one end of a request: nothing of it stays in queue, timers, relay or live attempts."""
     if request.state is _QUEUED:
         if outcome is _REJECTED:
-            state.timers.cancel(request.rid * 4 + WAIT)
+            _stop_wait_timer(state, request)
         else:
             leave_queue(state, request)
     if request.live:

@@ -118,6 +118,7 @@ class Request:
     wait_forgiven: Duration = 0  # waited for the model asked for before max_wait substituted it
     unfit_since: Instant = NEVER  # live nodes of its pool cannot take it; NEVER: not known to be so
     in_queue: bool = False  # QUEUED and not in it: held back until its next try is due
+    wait_timed: bool = False  # a timer for its wait has been set in this stay
 
     @property
     def degraded(self) -> bool:

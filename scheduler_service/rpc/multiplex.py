@@ -89,7 +89,8 @@ class _MultiplexCall:
         stream = self.stream
         stream.calls.pop(self.call_id, None)
         stream.writer.result(self.call_id, result)
-        stream.check_done()
+        if not stream.calls:
+            stream.check_done()
 
 
 class MultiplexStream:
@@ -101,6 +102,7 @@ class MultiplexStream:
         self.writer = MultiplexWriter(limits.max_output_buffer, limits.max_outstanding)
         self._intake = intake
         self._book = intake.book
+        self._most = limits.max_outstanding
         self._done = False  # the client sends no more calls
         self._active = True  # a message has come since the alarm was set
         self._idle = False  # it was ended for that
@@ -209,7 +211,8 @@ class MultiplexStream:
         self, packed: wire_pb2.PackedCall, principal: Principal, tracing: tuple[str, str]
     ) -> None:
         call_id = packed.call_id
-        self._check_room(call_id)
+        if call_id == 0 or call_id in self.calls or len(self.calls) >= self._most:
+            raise self._no_room(call_id)
         opening = Opening(packed.request, principal, tracing, stream=self._trace)
         if packed.HasField("detach_grace"):
             opening.detach_grace = self._intake.grace(packed.detach_grace)
@@ -225,16 +228,15 @@ class MultiplexStream:
         if call.cut:  # by what it lacked of a request in flight
             self.cut_off(call)
 
-    def _check_room(self, call_id: int) -> None:
+    def _no_room(self, call_id: int) -> Refused:
         if call_id == 0 or call_id in self.calls:
-            raise Refused("call_id must be above 0 and unique in the stream", field="call_id")
-        if len(self.calls) >= self._intake.limits.max_outstanding:
-            raise Refused(
-                f"{len(self.calls)} calls are outstanding, the most for a stream",
-                reason=Reason.QUEUE_FULL,
-                metadata={"queueDepth": str(len(self.calls))},
-                retry_after=100_000_000,
-            )
+            return Refused("call_id must be above 0 and unique in the stream", field="call_id")
+        return Refused(
+            f"{len(self.calls)} calls are outstanding, the most for a stream",
+            reason=Reason.QUEUE_FULL,
+            metadata={"queueDepth": str(len(self.calls))},
+            retry_after=100_000_000,
+        )
 
     def check_done(self) -> None:
         """After `done`, the stream ends with its last result."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from batchyard.wire.v1 import wire_pb2
@@ -49,11 +50,8 @@ class BatchQueue:
 
     def pack(self, message: wire_pb2.PackedConnectResponse, last: int, now: Instant) -> None:
         """Fill the message with items; none of batches above number `last`."""
-        tracer, bake, room = self._tracer, self._bake, _Room()
-
-        def build(attempt: Attempt) -> bytes:
-            return dispatch_item(attempt, now, tracer, bake)
-
+        room = _Room()
+        build = partial(dispatch_item, now=now, tracer=self._tracer, bake=self._bake)
         while self._waiting and self._waiting[0].number <= last:
             work = self._waiting[0]
             items = work.take(room, build, self._most)
