@@ -17,7 +17,7 @@ from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reas
 from scheduler_service.core.records import Record
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_attempt, move_availability
-from scheduler_service.core.types import Attempt, Drain, Node, Request
+from scheduler_service.core.types import NOBODY, Attempt, Drain, Node, Request
 
 # Members of enumerations on the path of every request: a look-up costs 70 ns each.
 _JOB: Final = RequestClass.JOB
@@ -73,6 +73,8 @@ def end(
     request = attempt.request
     if request.live:
         request.live.pop(attempt.dispatch_id, None)
+        if not request.live:  # what has ended is remembered for long: without a dict of its own
+            request.live = NOBODY
     if state.relay.lanes:
         state.relay.revoke(attempt.dispatch_id)
     move_attempt(attempt, how)

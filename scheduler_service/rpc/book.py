@@ -54,6 +54,7 @@ class Book:
         self._clock = clock
         self._replays: OrderedDict[Key, _Replay] = OrderedDict()
         self._replay_bytes = 0
+        self._oldest_until: Instant = 0  # when the oldest is forgotten, or before
         self._replay_for = replay_for
         self._replay_limit = replay_bytes
         self.entries: dict[int, Entry] = {}  # by rid, until they end
@@ -225,10 +226,16 @@ class Book:
             body, known_hash = b"", fingerprint(body)
         replays[key] = (now, body, known_hash, result)
         self._replay_bytes += len(body) + len(result) + _PER_REPLAY
+        if now > self._oldest_until or self._replay_bytes > self._replay_limit:
+            self._forget_old(now)
+
+    def _forget_old(self, now: Instant) -> None:
+        """Drop what is too old or too much, and see when to look again."""
+        replays = self._replays
         while replays:
             oldest = next(iter(replays))
-            young = now - replays[oldest][0] <= self._replay_for
-            if young and self._replay_bytes <= self._replay_limit:
+            self._oldest_until = replays[oldest][0] + self._replay_for
+            if now <= self._oldest_until and self._replay_bytes <= self._replay_limit:
                 break
             self._forget(oldest)
 

@@ -375,8 +375,9 @@ class Entry:
         error = None if command.outcome is _SUCCEEDED else built.error
         payload = command.payload
         streamed = built.SerializeToString() if self._delivered else b""
-        if payload is not None and payload.outputs:
-            built.outputs.extend(payload.outputs)
+        outputs = payload.outputs if payload is not None else None
+        if outputs:
+            built.outputs.extend(outputs)
         elif self._delivered:
             built.outputs.extend(text_outputs(self._delivered, built.finish_reason))
         whole = built.SerializeToString()
