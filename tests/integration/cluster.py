@@ -19,7 +19,7 @@ from typing import Any
 from batchyard import AsyncAdmin, AsyncClient
 from batchyard.errors import Unavailable
 
-START_S = 30.0
+START_S = 90.0
 PORTS = ("client", "node", "admin", "http")
 BAD_WORDS = ("Traceback", "never retrieved", "was destroyed", "ExecuteBatchError")
 
@@ -133,6 +133,10 @@ class Cluster:
             node_id, "--role", role, "--engine", "simulated",
             *(a for o in engine for a in ("--engine-option", o)),
         )  # fmt: skip
+
+    async def fleet(self, *node_ids: str, options: Sequence[str] = ()) -> list[Process]:
+        """Start agents that are alike, all at once; returns when all have a session."""
+        return await asyncio.gather(*(self.agent(node_id, *options) for node_id in node_ids))
 
     async def agent_of(self, node_id: str, *flags: str) -> Process:
         """Start an agent with the engines that the flags name; returns when it takes work."""

@@ -62,8 +62,10 @@ async def _speaking(running: Cluster, count: int) -> bool:
 async def test_a_hung_node_slows_no_other() -> None:
     """Behaviour 7: fifty requests hang on one node; those of the other do not notice."""
     async with cluster() as running:
-        await running.agent("hung", "slots=50", models="hangs")
-        await running.agent("good", "slots=5", "latency=20ms")
+        await asyncio.gather(
+            running.agent("hung", "slots=50", models="hangs"),
+            running.agent("good", "slots=5", "latency=20ms"),
+        )
         hanging = [
             asyncio.create_task(running.client.generate("[[stall]]", model="hangs"))
             for _ in range(50)
@@ -118,8 +120,7 @@ async def test_stopping_ends_what_is_short_and_tells_what_is_long() -> None:
     up beyond the grace.
     """
     async with cluster(settings=["shutdown_grace=3s"]) as running:
-        for number in range(5):
-            await running.agent(f"n{number}", "slots=1")
+        await running.fleet(*(f"n{number}" for number in range(5)), options=("slots=1",))
         leavers = [
             asyncio.create_task(running.client.generate("[[stall]]", model="m")) for _ in range(5)
         ]

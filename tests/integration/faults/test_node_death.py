@@ -103,8 +103,9 @@ async def test_undelivered_work_of_a_killed_node_moves_at_once() -> None:
 async def test_a_pause_of_two_seconds_is_no_failover() -> None:
     """SIGSTOP for less than the session timeout: work is where it was, and goes on."""
     async with cluster() as running:
-        a = await running.agent("a", *AGENT)
-        await running.agent("b", *AGENT, role="backup")
+        a, _ = await asyncio.gather(
+            running.agent("a", *AGENT), running.agent("b", *AGENT, role="backup")
+        )
         tasks = await _streams(running, 2)
         await _speaking(running, "a", 2)
         a.signal(signal.SIGSTOP)
@@ -152,7 +153,7 @@ async def test_every_agent_dies_under_load_and_the_scheduler_serves_again_when_o
 ):
     """Behaviour 58: nothing has to be restarted; what was accepted is answered."""
     async with cluster() as running:
-        agents = [await running.agent(f"n{i}", "slots=4", "latency=50ms") for i in range(2)]
+        agents = await running.fleet("n0", "n1", options=("slots=4", "latency=50ms"))
         tasks = [
             asyncio.create_task(running.client.generate(f"p{i}", model="m", max_tokens=4))
             for i in range(40)

@@ -22,8 +22,7 @@ async def test_poison_kills_three_nodes_and_no_more_also_after_a_restart(tmp_pat
     """
     settings = [f"state_dir={tmp_path}", "health.resume_window=500ms"]
     async with cluster(settings=settings) as running:
-        for node_id in "abcd":
-            await running.agent(node_id, "slots=2")
+        await running.fleet(*"abcd", options=("slots=2",))
         generate = running.client.generate
         healthy = [
             asyncio.create_task(generate("[[sleep=1s]] fine", model="m", max_tokens=3))

@@ -26,8 +26,7 @@ async def test_total_failure_is_no_storm() -> None:
         "policies.health=trusting",
     ]
     async with cluster(settings=settings) as running:
-        await running.agent("a", "slots=8", "failure_rate=1.0")
-        await running.agent("b", "slots=8", "failure_rate=1.0")
+        await running.fleet("a", "b", options=("slots=8", "failure_rate=1.0"))
         began = time.monotonic()
 
         async def one() -> BatchyardError:

@@ -46,8 +46,7 @@ async def test_running_work_is_adopted_and_not_repeated(
     """
     settings = [f"state_dir={tmp_path}", "shutdown_grace=200ms"]
     async with cluster(settings=settings) as running:
-        await running.agent("a", *AGENT)
-        await running.agent("b", *AGENT)
+        await running.fleet("a", "b", options=AGENT)
         client = running.client
         streams = [
             asyncio.create_task(read(client.stream(f"p{n}", model="m", max_tokens=TOKENS)))

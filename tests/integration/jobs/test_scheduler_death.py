@@ -18,8 +18,7 @@ async def test_killed_scheduler_loses_no_item_and_repeats_no_result(tmp_path: Pa
     """Behaviours 125, 131: killed again and again while it works, and while it recovers."""
     moments = random.Random(4)
     async with job_world(tmp_path / "state") as world:
-        await world.agent("n1", "slots=8", "latency_per_token=2500us")
-        await world.agent("n2", "slots=8", "latency_per_token=2500us")
+        await world.fleet("n1", "n2", options=("slots=8", "latency_per_token=2500us"))
         job = await world.create("night", 400)
         assert job.counts.total == 400
         stored = 0

@@ -77,8 +77,7 @@ async def test_a_live_scheduler_is_replayed_to_identical_decisions(tmp_path: Pat
     path = tmp_path / "core.rec"
     settings = [f"recording.file={path}", f"state_dir={tmp_path / 'state'}"]
     async with cluster(settings=settings) as running:
-        await running.agent("a", *AGENT)
-        await running.agent("b", *AGENT)
+        await running.fleet("a", "b", options=AGENT)
         results = await load(running)
         await until(running.idle)
         report = await running.report()

@@ -25,6 +25,7 @@ from tests.integration.cluster import Cluster, cluster, until
 pytestmark = pytest.mark.slow
 Read = Callable[[Cluster], Awaitable[dict[str, int]]]
 OUTCOMES = ("succeeded", "failed", "rejected", "cancelled", "expired")
+AGENT = ("slots=4", "latency=5ms", "latency_per_token=1ms")
 COUNTED = (*OUTCOMES, "received", "failovers", "batches", "output_tokens", "input_tokens")
 
 
@@ -79,8 +80,7 @@ async def metrics(running: Cluster) -> dict[str, int]:
 
 async def test_all_that_shows_numbers_shows_the_same() -> None:
     async with cluster() as running:
-        await running.agent("a", "slots=4", "latency=5ms", "latency_per_token=1ms")
-        doomed = await running.agent("b", "slots=4", "latency=5ms", "latency_per_token=1ms")
+        _, doomed = await running.fleet("a", "b", options=AGENT)
         stop = asyncio.Event()
         load = [asyncio.create_task(_load(running, n, stop)) for n in range(12)]
 
