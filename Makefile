@@ -59,7 +59,7 @@ test-fast: $(STAMP) ## The tests to run while working: all but the slow ones
 	$(PYTEST) -m "not slow"
 
 test: check model tools ## All that CI runs: the checks, then every test
-	$(PYTEST)
+	$(BIN)/python scripts/run_tests.py $(PYTEST_FLAGS)
 
 tools: $(STAMP) ## Fetch the programs that some tests check with (promtool, rotel, axe-core), where they can be had
 	@$(BIN)/python scripts/fetch_test_tools.py
