@@ -21,6 +21,7 @@ COMPUTING: Final = (
     "tests/unit",
 )
 NICENESS: Final = 10
+TIMEOUT_S: Final = 600  # of one of its tests: it may wait for the processor for long
 _NONE_COLLECTED: Final = 5  # an exit code of pytest: with `-k`, say, one half may have none
 
 
@@ -46,9 +47,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _start_computing(pytest: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = ["nice", "-n", str(NICENESS), *pytest, "-o", "cache_dir=.pytest_cache/computing"]
+    own = ["-o", "cache_dir=.pytest_cache/computing", "-o", f"timeout={TIMEOUT_S}"]
     return subprocess.Popen(
-        [*command, *COMPUTING],
+        ["nice", "-n", str(NICENESS), *pytest, *own, *COMPUTING],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -157,8 +157,7 @@ def test_waiting_request_is_cancelled_by_id(dev: Dev) -> None:
 def test_drain_of_a_busy_node_loses_nothing_and_proves_it(dev: Dev) -> None:
     """Drains dev-2 in the middle of a stream that it runs; comes last, for it stays drained."""
     dev("nodes", "cordon", "dev-1")
-    running = dev.begin("--max-tokens", "60", "--request-id", "cli-4")
-    dev("nodes", "uncordon", "dev-1")
+    running = dev.begin("--max-tokens", "100", "--request-id", "cli-4")
     proof = dev.json("nodes", "drain", "dev-2", "--grace", "30s")
     assert proof["state"] == "drained"
     assert proof["lost"] == 0
