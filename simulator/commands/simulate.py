@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="nodes fail and come back at the usual rate of such machines")  # fmt: skip
     settings.add_prediction(parser)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
-    parser.add_argument("--record", type=Path, metavar="FILE",
+    parser.add_argument("--record", type=writing.target, metavar="FILE",
                         help="record the only run, for batchyard replay")  # fmt: skip
     writing.add_options(parser)
 

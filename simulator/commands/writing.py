@@ -36,10 +36,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-o", "--output", choices=FORMS,
                        help="what is printed; default table, and tab-separated values in a pipe; "
                        "wide: all that is known; name: names only")  # fmt: skip
-    group.add_argument("--out", type=Path, metavar="FILE", help="write everything there, as JSON")
-    group.add_argument("--html", type=Path, metavar="FILE",
+    group.add_argument("--out", type=target, metavar="FILE", help="write everything there, as JSON")
+    group.add_argument("--html", type=target, metavar="FILE",
                        help="write a report with plots there, all in one file")  # fmt: skip
     group.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+
+
+def target(text: str) -> Path:
+    """A file to write. What is wrong with it is told before the long work, not after it.
+
+    Raises:
+        argparse.ArgumentTypeError: nothing can be written there.
+    """
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
+    return path
 
 
 def write(options: argparse.Namespace, answer: Answer) -> None:

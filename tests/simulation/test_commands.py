@@ -229,6 +229,16 @@ def test_what_is_said_wrong_is_told_with_what_would_be_right(
     assert why in refused(capsys, "simulate", *FEW, *arguments)
 
 
+@pytest.mark.parametrize("option", ["--html", "--out", "--record"])
+def test_a_file_that_cannot_be_written_is_told_before_the_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str
+) -> None:
+    for file, why in ((tmp_path / "absent" / "x", "there is no folder"), (tmp_path, "is a folder")):
+        with pytest.raises(SystemExit, match="2"):
+            main(["simulate", *FEW, *NODES, option, str(file)])
+        assert why in capsys.readouterr().err
+
+
 class _References(HTMLParser):
     """Collects what a page would load from elsewhere, and its drawings."""
 

@@ -49,6 +49,12 @@ def test_servers_run_side_by_side_and_take_the_next_in_order() -> None:
     assert bench.engine.busy == 90
 
 
+def test_servers_may_take_the_most_urgent_next_then_the_oldest() -> None:
+    bench = Bench(lambda host: IndependentEngine(host, 1, urgent_first=True))
+    bench.submit(*(Arrival(0, service=10, priority=p) for p in (5, 1, 7, 7)))
+    assert [e.dispatch_id for e in bench.run()] == [0, 2, 3, 1]
+
+
 def test_a_lone_sequence_reads_its_prompt_then_makes_a_token_per_step() -> None:
     bench = continuous()
     bench.submit(Arrival(0, prompt_tokens=20, output_tokens=4))
