@@ -79,7 +79,7 @@ def page(experiments: Mapping[str, Experiment]) -> str:
         minutes=f"about {minutes:.0f} minutes on two cores",
         summary=summary,
         commits=_commits(
-            {n: found.get("commit", "not noted") for n, found in kept.items() if found}
+            {n: found.get("commit", "one before") for n, found in kept.items() if found}
         ),
         reworded=REWORDED,
     )
@@ -100,11 +100,11 @@ def write(experiments: Mapping[str, Experiment]) -> None:
 
 
 def _commits(by_name: Mapping[str, str]) -> str:
-    commits = dict.fromkeys(by_name.values())
+    commits = list(dict.fromkeys(by_name.values()))
     if len(commits) == 1:
-        return f"All were run at commit {next(iter(commits))}."
-    parts = (f"{c}: {', '.join(n for n in by_name if by_name[n] == c)}" for c in commits)
-    return f"Run at commit {'; '.join(parts)}."
+        return f"All were run at commit {commits[0]}."
+    parts = (f"{', '.join(n for n in by_name if by_name[n] == c)} at {c}" for c in commits)
+    return f"Commits: {'; '.join(parts)}."
 
 
 def _git(*arguments: str) -> str:

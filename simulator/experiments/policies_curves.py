@@ -39,25 +39,22 @@ def groups(trace: str, minutes: int) -> dict[str, list[Setup]]:
               order=paced(ms), floor=0, minutes=minutes)
         for ms in PER_LEVEL_MS
     ]  # fmt: skip
-    others = {
-        "first come, one queue": Setup(
-            trace=trace, name="fifo", names=(("order", "fifo"),), floor=0, minutes=minutes
-        ),
-        "least loaded": Setup(
-            trace=trace, name="least loaded", names=(("order", "fifo"),), floor=0, central=False,
-            minutes=minutes,
-        ),
-        "least loaded, urgent first on nodes": Setup(
-            trace=trace, name="least loaded, urgent first on nodes", names=(("order", "fifo"),),
-            floor=0, central=False, urgent_first=True, minutes=minutes,
-        ),
-    }  # fmt: skip
+
+    def first_come(name: str, *, central: bool, urgent_first: bool = False) -> Setup:
+        return Setup(trace=trace, name=name, names=(("order", "fifo"),), floor=0, central=central,
+                     urgent_first=urgent_first, minutes=minutes)  # fmt: skip
+
+    urgent = "least loaded, urgent first on nodes"
     return {
         "one of 2 ... 32 to the oldest, and none": floors,
         "levels 0 ... 9, with the floor of 8": levels[8],
         "levels 0 ... 9, no floor": levels[0],
         "a level each 0.02 ... 10 s, no cap, no floor": paces,
-        **{name: [setup] for name, setup in others.items()},
+        "first come: one queue, and least loaded": [
+            first_come("fifo", central=True),
+            first_come("least loaded", central=False),
+        ],
+        urgent: [first_come(urgent, central=False, urgent_first=True)],
     }
 
 

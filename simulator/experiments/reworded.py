@@ -17,8 +17,8 @@ Targets that were set beforehand and are judged otherwise here, each with its re
   1,000 need hundreds of services to settle there, so a mean within 2 % takes tens of millions of
   requests for each point. 0.5 to 0.95 are judged.
 - e2, "half the tail of weighted round robin, with other work on the nodes": that is a published
-  result on a fleet that nobody has. Nodes at a third of their speed stand for it: hot and cold of
-  five has a third of the p99.9 of two choices by count.
+  result on a fleet that is not public. Nodes at a third of their speed stand for it: hot and cold
+  of five has a third of the p99.9 of two choices by count.
 - e3, shares .50/.50 at load 2 and 9 : 1: cannot be, see there; .80/.20 is judged, and .50/.50 at a
   load at which both send more than half.
 - e3, longest waits with the uncapped key: only their shape, and the fluid limits, for the mix of
