@@ -37,6 +37,7 @@ FEATURES: Final = (
     "pause_pool",
     "freeze_autoscale",
     "set_log_level",
+    "policy",
     "load_model",
     "unload_model",
 )

@@ -198,6 +198,10 @@ FEATURES_TRIED = {
     "set_log_level": (
         "test_admin_holds.py::test_the_log_level_changes_at_once_and_back_to_what_is_configured"
     ),
+    "policy": (
+        "test_admin_policy.py::"
+        "test_those_who_wait_go_by_the_policy_that_was_applied_and_all_of_them_end"
+    ),
     "load_model": "test_admin_models.py::test_a_load_is_answered_once_the_agent_has_begun",
     "unload_model": "test_admin_models.py::test_what_the_agent_refuses_is_the_callers_error",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.duration_pb2 import Duration
 
+from batchyard.cli.views.events import recent
 from batchyard.cli.views.nodes import node_document, state_word
 from batchyard.cli.views.plain import ms, plain
 from batchyard.cli.views.report import report_document
@@ -129,3 +130,10 @@ def test_a_cost_has_its_tokens_per_node_hour_where_it_held_a_node() -> None:
     message.costs.add(tenant="b", output_tokens=100)
     costs = report_document(message)["costs"]
     assert [row["tokens_per_node_hour"] for row in costs] == [200.0, None]
+
+
+def test_of_many_events_the_rare_ones_are_kept_and_all_stay_in_their_order() -> None:
+    logs = [{"event": "node_lost", "n": 0}, *({"event": "submit", "n": n} for n in range(1, 9))]
+    assert [log["n"] for log in recent(logs, 4)] == [0, 6, 7, 8]
+    assert [log["n"] for log in recent(logs, 1)] == [8]
+    assert recent(logs, 50) == logs

@@ -24,6 +24,7 @@ from batchyard.cli.report_columns import (
     use_columns,
     wait_columns,
 )
+from batchyard.cli.views.events import recent
 from batchyard.cli.views.queues import LIST_COLUMNS as QUEUE_COLUMNS
 from batchyard.cli.words import ENGLISH, Words, outcome_word
 
@@ -66,7 +67,7 @@ def status_screen(document: Document, *, height: int | None = None) -> Renderabl
     used = len(parts) + len(document["nodes"]) + 6
     room = 8 if height is None else max(0, min(12, height - used - 3))
     if room and document["logs"]:
-        parts += [_heading(ENGLISH.events), *_event_lines(document["logs"][-room:])]
+        parts += [_heading(ENGLISH.events), *_event_lines(recent(document["logs"], room))]
     return Group(*parts)
 
 
@@ -97,7 +98,7 @@ def report_screen(document: Document, words: Words) -> RenderableType:
     for heading, section, columns in report_tables(document, words):
         parts += [Text(), _heading(heading), table(section, columns)]
     if document["logs"]:
-        rows = [{**log, "detail": event_detail(log)} for log in document["logs"][-20:]]
+        rows = [{**log, "detail": event_detail(log)} for log in recent(document["logs"], 20)]
         parts += [Text(), _heading(words.events), table(rows, event_columns(words))]
     return Group(*parts)
 

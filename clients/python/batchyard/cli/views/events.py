@@ -9,6 +9,8 @@ from batchyard.v1 import report_pb2 as report
 _OWN = ("event_id", "message", "request_id", "batch_id", "node_id", "model", "pool", "tenant")
 _LAST = ("trace_id", "principal", "reason")
 
+_FREQUENT = ("submit", "dispatch_batch", "batch_finished", "rejected", "cancelled", "expired")
+
 LIST_COLUMNS = (
     Column("time", "TIME", show=clock),
     Column("event", "EVENT"),
@@ -35,3 +37,14 @@ def event_document(event: report.Event) -> Document:
         # An attribute never hides a field; the scheduler uses other names.
         document[key if key not in document else f"attribute_{key}"] = value
     return document
+
+
+def recent(logs: list[Document], most: int) -> list[Document]:
+    """The last of them, in their order; half of the room is for what not every request causes."""
+    rare = [at for at, log in enumerate(logs) if log["event"] not in _FREQUENT]
+    chosen = set(rare[-(most // 2) :] if most > 1 else ())
+    for at in reversed(range(len(logs))):
+        if len(chosen) >= most:
+            break
+        chosen.add(at)
+    return [log for at, log in enumerate(logs) if at in chosen]
