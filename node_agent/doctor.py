@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from batchyard.v1 import node_service_pb2 as node
 from batchyard.v1 import types_pb2 as types
@@ -39,6 +40,10 @@ class Silent:
 
     def finished(self, dispatch_id: int, result: object) -> None:
         """Nothing ends."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Nothing happens."""
+        return nullcontext()
 
     def changed(self) -> None:
         """It is looked at once."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from batchyard.v1 import node_service_pb2 as node
@@ -53,6 +54,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._inbox: list[ev.Event] = []
         self._turning = False
+        self._together = False  # events are gathered, for one turn
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ns: int | None = None
         self._hello: cmd.SendHello | None = None
@@ -86,6 +88,25 @@ class Driver:
             self._turning = False
         self._set_timer()
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is posted inside is one turn, at the end."""
+        if self._turning:
+            yield  # the turn takes it
+            return
+        self._turning = self._together = True
+        try:
+            yield
+        finally:
+            self._turning = self._together = False
+            if self._inbox:
+                self.post()
+
+    def _catch_up(self) -> None:
+        """Output is not to overtake what was posted before it."""
+        if self._together and self._inbox:
+            self._turn()
+
     def open_session(self) -> cmd.SendHello:
         """A stream is there; what its Hello must hand back."""
         self.post(ev.SessionOpened())
@@ -115,6 +136,7 @@ class Driver:
 
     def output(self, dispatch_id: int, choice: int, channel: int, text: str, tokens: int) -> None:
         """An engine streams."""
+        self._catch_up()
         now_ns = clock.now_ns()
         update = self.core.output(now_ns, dispatch_id, (choice, channel), text, tokens)
         if self._tracer is not None:
@@ -127,6 +149,7 @@ class Driver:
         self, dispatch_id: int, choice: int, channel: int, extra: types.DeltaExtra
     ) -> None:
         """An engine streams what only a few deltas carry."""
+        self._catch_up()
         now_ns = clock.now_ns()
         update = self.core.output_extra(now_ns, dispatch_id, (choice, channel), extra)
         if self._tracer is not None:

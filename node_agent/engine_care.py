@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from batchyard.v1 import node_service_pb2 as node
@@ -35,6 +36,10 @@ class EngineListener(Protocol):
         self, dispatch_id: int, choice: int, channel: int, extra: types.DeltaExtra
     ) -> None:
         """An item's rare row."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is posted inside happened in one moment."""
+        ...
 
     def held(self, dispatch_id: int) -> Held | None:
         """The item, while the agent cares for it."""
@@ -159,6 +164,10 @@ class EngineCare:
             engine_id=self.engine_id, dispatch_id=dispatch_id, complete=complete, result=result
         )
         self._listener.post(event)
+
+    def together(self) -> AbstractContextManager[None]:
+        """What happens in one moment."""
+        return nullcontext() if self._listener is None else self._listener.together()
 
     def changed(self) -> None:
         """Health, models or slots changed."""

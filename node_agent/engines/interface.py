@@ -19,6 +19,7 @@ Rules, held by `tests/contract/test_engines.py` for every engine:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any, Protocol, runtime_checkable
@@ -104,6 +105,12 @@ class Sink(Protocol):
 
     def finished(self, dispatch_id: int, result: Result) -> None:
         """The item's end; its slot is free."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """For what happens in one moment, as the ends of a batch: what is said inside is acted on
+        as a whole when the block ends, which costs less and answers with one message.
+        """
+        ...
 
     def changed(self) -> None:
         """Health, models or slots changed: describe and report again, soon."""

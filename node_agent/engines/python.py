@@ -325,8 +325,10 @@ class PythonEngine:
             if batch.killing is not None:
                 batch.killing.cancel()
         run_s = self._loop.time() - (batch.started_at or 0.0)
-        for held in batch.members:
-            self._end(held, batch, results.get(held.item.dispatch_id), lost, run_s)
+        assert self._sink is not None
+        with self._sink.together():
+            for held in batch.members:
+                self._end(held, batch, results.get(held.item.dispatch_id), lost, run_s)
         self._reuse(worker, lost is not None)
         self._start_waiting()
 

@@ -10,10 +10,10 @@ It is the reference for tests and benchmarks. Two modes:
 Theory of operation. Groups wait in arrival order: a batch (static), or one item (continuous).
 A group that fits is started: its runs get their times, and each goes into the agenda, a heap by
 the time of its next event (a token of a streamed item, or its end). Everything happens in `_turn`,
-on one timer for the earliest event, or at once when something was submitted or cancelled: where
-nothing takes time, one `call_soon` answers all that was submitted before it. The sink is called
-from turns only, never inside `submit` or `cancel`; what it submits waits for the next turn. That
-counts from the event that it answers: timers are a millisecond late, an engine is not.
+on one alarm for the earliest event, or at once when something was submitted or cancelled: where
+nothing takes time, one turn answers all that was submitted before it. The sink is called from turns
+only, never inside `submit` or `cancel`; what it submits waits for the next turn. That counts from
+the event that it answers: the alarm is late, an engine is not.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from node_agent.engines.interface import (
     Result,
     Sink,
 )
+from node_agent.engines.simulated_clock import EngineClock
 from node_agent.engines.simulated_descriptor import describe, profile
 from node_agent.engines.simulated_directives import Fate
 from node_agent.engines.simulated_options import SimulatedModel, SimulatedOptions
@@ -44,7 +45,6 @@ from node_agent.engines.simulated_plan import plan_item
 from node_agent.engines.simulated_run import Group, Run
 
 CRASH_EXIT_STATUS = 70
-TICK_S = 0.001  # the timer's grain: events closer together are handled in one turn
 
 _MODEL_STATES = {
     node_service_pb2.ENGINE_HEALTH_STARTING: types_pb2.MODEL_STATE_LOADING,
@@ -63,6 +63,7 @@ class SimulatedEngine:
         self._loading: dict[str, SimulatedModel] = {}
         self._profile = profile(options)
         self._health = node_service_pb2.ENGINE_HEALTH_STARTING
+        self._clock = EngineClock(self._turn, exact=options.mode == "static")
         self._runs: dict[int, Run] = {}  # all that are held, by dispatch id
         self._incoming: list[Group] = []
         self._waiting: deque[Group] = deque()
@@ -75,10 +76,6 @@ class SimulatedEngine:
         self._late_s = 0.0  # how late the event is that the present turn lets happen
         self._finished_items = 0
         self._agenda_count = 0
-        self._wakeup: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._wakeup_at = 0.0  # 0: in the next iteration of the loop
-        self._stalled_at: float | None = None
-        self._lag_s = 0.0  # time spent stalled: the engine's clock stood still
         self._empty: asyncio.Event | None = None
 
     def describe(self) -> node_service_pb2.EngineDescriptor:
@@ -94,7 +91,7 @@ class SimulatedEngine:
             profiles=dict.fromkeys(self._models, self._profile) if self._profile else {},
         )
         load.model_states.update(dict.fromkeys(self._loading, types_pb2.MODEL_STATE_LOADING))
-        if self._stalled_at is not None:
+        if self._clock.is_stalled:
             load.health = node_service_pb2.ENGINE_HEALTH_STALLED
             load.message = "stalled on order"
         if self._options.kv_capacity_tokens:
@@ -102,7 +99,7 @@ class SimulatedEngine:
         return load
 
     async def start(self, sink: Sink) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._clock.start()
         self._sink = sink
         if self._options.warm_up:
             await asyncio.sleep(self._options.warm_up)
@@ -125,15 +122,13 @@ class SimulatedEngine:
             except TimeoutError:
                 pass
         for run in list(self._runs.values()):
-            self._end(run, self._now())
+            self._end(run, self._clock.now())
             self._report(run, _unavailable("the engine was stopped"))
-        if self._wakeup is not None:
-            self._wakeup.cancel()
-            self._wakeup = None
+        self._clock.close()
         self._flush()
 
     def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
-        now = self._now() - self._late_s
+        now = self._clock.now() - self._late_s
         runs: list[Run] = []
         for item in items:
             if self._health != node_service_pb2.ENGINE_HEALTH_SERVING:
@@ -146,15 +141,15 @@ class SimulatedEngine:
                 runs.append(Run(item, plan, now))
         for group in self._groups(runs, atomic):
             self._admit(group)
-        self._turn_soon()
+        self._clock.ring_soon()
 
     def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
         run = self._runs.get(dispatch_id)
         if run is None:
             return
-        self._end(run, self._now())
+        self._end(run, self._clock.now())
         self._report(run, EngineError(reason=reason, message="cancelled"), cut=True)
-        self._turn_soon()
+        self._clock.ring_soon()
 
     async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
         """Pretend to load it, for `load_time`. Options are those of a configured model."""
@@ -187,17 +182,16 @@ class SimulatedEngine:
 
     def stall(self) -> None:
         """Become an engine that accepts and never answers. Its clock stands still."""
-        if self._stalled_at is None:
-            self._stalled_at = self._loop.time()
+        if not self._clock.is_stalled:
+            self._clock.stall()
             self._sink.changed()
 
     def go_on(self) -> None:
         """End a stall; what was running goes on where it was."""
-        if self._stalled_at is not None:
-            self._lag_s += self._loop.time() - self._stalled_at
-            self._stalled_at = None
+        if self._clock.is_stalled:
+            self._clock.go_on()
             self._sink.changed()
-            self._turn_soon()
+            self._clock.ring_soon()
 
     def _groups(self, runs: list[Run], atomic: bool) -> list[Group]:
         if self._options.mode == "continuous":
@@ -235,47 +229,61 @@ class SimulatedEngine:
 
     def _turn(self) -> None:
         """Report what ended, start what fits, and let happen all that is due by now."""
-        self._wakeup = None
         self._waiting.extend(self._incoming)
         self._incoming.clear()
-        self._flush()
-        if self._stalled_at is None:
-            now = self._now()
-            while self._start_next(now) or self._advance_next(now):
+        with self._sink.together():
+            self._flush()
+        if not self._clock.is_stalled:
+            now = self._clock.now()
+            while self._start(now) or self._advance(now):
                 pass
             self._late_s = 0.0
         self._turn_later()
 
-    def _start_next(self, now: float) -> bool:
-        """Start the oldest waiting group, if it fits; tell whether there was anything to do."""
+    def _start(self, now: float) -> bool:
+        """Start what fits, in line; tell whether there was anything to do."""
+        started: list[Run] = []
+        with self._sink.together():
+            while group := self._next_group():
+                self._begin(group, now)
+                started += group.runs
+        with self._sink.together():
+            for run in started:
+                self._follow(run, now)
+        return bool(started)
+
+    def _next_group(self) -> Group | None:
+        """Take the oldest waiting group out of the line, if it fits."""
         while self._waiting and not self._waiting[0].runs:
             self._waiting.popleft()  # all its runs were cancelled
         if not self._waiting or not self._fits(self._waiting[0]):
-            return False
-        group = self._waiting.popleft()
-        # What waited starts when the slot came free: the timer's lateness is not the engine's.
+            return None
+        return self._waiting.popleft()
+
+    def _begin(self, group: Group, now: float) -> None:
+        # What waited starts when the slot came free: the alarm's lateness is not the engine's.
         group.start(min(now, max(group.runs[-1].submitted_at, self._freed_at)), self._options)
         self._running_groups += 1
         self._running_inputs += group.inputs
-        together = group.inputs if self._options.mode == "static" else self._running_inputs
-        for run in list(group.runs):
-            if run.item.dispatch_id in self._runs:
-                self._sink.running(run.item.dispatch_id, together)
-                self._follow(run, now)
-        return True
+        count = group.inputs if self._options.mode == "static" else self._running_inputs
+        for run in group.runs:
+            self._sink.running(run.item.dispatch_id, count)
 
     def _fits(self, group: Group) -> bool:
         if self._options.mode == "static":
             return self._running_groups < self._options.slots // self._options.batch_limit
         return self._running_inputs + group.inputs <= self._options.slots
 
-    def _advance_next(self, now: float) -> bool:
-        """Let the earliest event happen, if it is due; tell whether there was one."""
-        if not self._agenda or self._agenda[0][0] > now:
+    def _advance(self, now: float) -> bool:
+        """Let the earliest events happen, if they are due; tell whether there were any."""
+        agenda = self._agenda
+        if not agenda or agenda[0][0] > now:
             return False
-        at, _, run = heappop(self._agenda)
+        at = agenda[0][0]
         self._late_s = now - at
-        self._follow(run, now)
+        with self._sink.together():
+            while agenda and agenda[0][0] == at:
+                self._follow(heappop(agenda)[2], now)
         return True
 
     def _follow(self, run: Run, now: float) -> None:
@@ -336,7 +344,7 @@ class SimulatedEngine:
         self._outbox.append((item.dispatch_id, result))
 
     def _report(self, run: Run, error: EngineError, *, cut: bool = False) -> None:
-        result = run.result(self._now(), error, cut=cut)
+        result = run.result(self._clock.now(), error, cut=cut)
         self._outbox.append((run.item.dispatch_id, result))
 
     def _flush(self) -> None:
@@ -344,32 +352,16 @@ class SimulatedEngine:
         for dispatch_id, result in ended:
             self._sink.finished(dispatch_id, result)
 
-    def _turn_soon(self) -> None:
-        if self._wakeup is not None:
-            if self._wakeup_at == 0.0:
-                return
-            self._wakeup.cancel()
-        self._wakeup = self._loop.call_soon(self._turn)
-        self._wakeup_at = 0.0
-
     def _turn_later(self) -> None:
-        """Set the one timer, unless a turn is due at once or nothing will happen by itself."""
+        """Set the alarm for the earliest event, unless nothing runs."""
         if len(self._agenda) > 2 * len(self._runs) + 64:  # mostly cancelled ones
             self._agenda = [e for e in self._agenda if e[2].item.dispatch_id in self._runs]
             heapify(self._agenda)
-        if self._wakeup is not None or not self._agenda or self._stalled_at is not None:
-            return
-        now = self._loop.time()
-        self._wakeup_at = max(self._agenda[0][0] + self._lag_s, now + TICK_S)
-        self._wakeup = self._loop.call_at(self._wakeup_at, self._turn)
-
-    def _now(self) -> float:
-        """Return the engine's clock: the loop's, without the time it was stalled."""
-        at = self._loop.time() if self._stalled_at is None else self._stalled_at
-        return at - self._lag_s
+        if self._agenda and self._runs and not self._clock.is_stalled:
+            self._clock.ring_at(self._agenda[0][0])
 
     def _kv_tokens(self) -> int:
-        now = self._now()
+        now = self._clock.now()
         started = (run for run in self._runs.values() if run.started_at is not None)
         return sum(run.plan.input_tokens + run.tokens_at(now) for run in started)
 

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
 from node_agent.engines.interface import Engine, Item, Result
@@ -62,6 +62,9 @@ class RecordingSink:
         self._check(dispatch_id, "finished")
         self.results[dispatch_id] = result
         self._news.set()
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def changed(self) -> None:
         self.changes += 1
