@@ -182,15 +182,15 @@ class Outbox:
         taken = 0
         while self._results and not self._outputs.has_unsent(self._results[0].item.dispatch_id):
             held = self._results[0]
-            result = item_result(held)
+            result = item_result(held, message.results.add())
             size = result.ByteSize()
             if size > limit:
-                result = too_large(held, size, limit)
+                result.CopyFrom(too_large(held, size, limit))
                 size = result.ByteSize()
             if taken and taken + size > RESULT_BYTES:
+                del message.results[-1]
                 return
             self._results.popleft()
-            message.results.append(result)
             taken += size
 
 

@@ -30,26 +30,36 @@ def is_complete(result: engines.Result) -> bool:
     return result.finish_reason in COMPLETE and result.error is None
 
 
-def item_result(held: Held) -> node.ItemResult:
-    """The result of a finished item, without output that went out as deltas."""
+def item_result(held: Held, message: node.ItemResult | None = None) -> node.ItemResult:
+    """The result of a finished item, without output that went out as deltas.
+
+    Args:
+        held: the item.
+        message: an empty one to write it into; None: a new one.
+    """
     outcome = held.outcome
     assert outcome is not None, "only finished items have a result"
     result = outcome.result if isinstance(outcome.result, engines.Result) else None
-    message = node.ItemResult(
-        dispatch_id=held.item.dispatch_id,
-        attempt=held.item.attempt,
-        finish_reason=REASONS.get(outcome.kind, types.FINISH_REASON_ERROR),
-        refused=outcome.kind is OutcomeKind.REFUSED,
-        timings=timings(held, result),
-    )
+    if message is None:
+        message = node.ItemResult()
+    item = held.item
+    message.dispatch_id = item.dispatch_id
+    message.attempt = item.attempt
+    _write_timings(message.timings, held, result)
     if outcome.kind is not OutcomeKind.ENGINE:
+        message.finish_reason = REASONS[outcome.kind]
+        message.refused = outcome.kind is OutcomeKind.REFUSED
         reason = reason_value(outcome.reason)
         message.error.CopyFrom(error(reason, outcome.message, field=outcome.field))
-    elif result is not None:
+    elif result is None:
+        message.finish_reason = types.FINISH_REASON_ERROR
+    else:
         message.finish_reason = result.finish_reason
-        _add_error(message, result)
+        if result.error is not None or result.finish_reason not in COMPLETE:
+            _add_error(message, result)
     if result is not None:
-        message.outputs.extend(result.outputs)
+        if result.outputs:
+            message.outputs.extend(result.outputs)
         complete = outcome.kind is OutcomeKind.ENGINE and is_complete(result)
         _add_usage(message.usage, result, partial=not complete)
     return message
@@ -64,7 +74,7 @@ def _add_error(message: node.ItemResult, result: engines.Result) -> None:
         message.refused = fault.refused
         if result.finish_reason in COMPLETE or not result.finish_reason:
             message.finish_reason = types.FINISH_REASON_ERROR
-    elif result.finish_reason not in COMPLETE:
+    else:
         # The engine stopped it unasked: an error must say so.
         message.error.CopyFrom(
             error(types.ERROR_REASON_ENGINE_ERROR, "the engine stopped the item by itself")
@@ -82,28 +92,30 @@ def _add_usage(usage: types.Usage, result: engines.Result, *, partial: bool) -> 
     usage.partial = partial
 
 
-def timings(held: Held, result: engines.Result | None) -> types.EngineTimings:
+def _write_timings(times: types.EngineTimings, held: Held, result: engines.Result | None) -> None:
     """The phases on this node: the engine's figures first, else the agent's own instants."""
-    times = types.EngineTimings(batch_size=held.batch_size)
-    end_ns = held.finished_ns if held.finished_ns is not None else held.received_ns
-    durations.write_ns(times.total, end_ns - held.received_ns)
-    if held.submitted_ns is None:
+    if held.batch_size:
+        times.batch_size = held.batch_size
+    received_ns, submitted_ns, running_ns = held.received_ns, held.submitted_ns, held.running_ns
+    end_ns = held.finished_ns if held.finished_ns is not None else received_ns
+    write_ns, write_s = durations.write_ns, durations.write_s
+    write_ns(times.total, end_ns - received_ns)
+    if submitted_ns is None:
         times.local_queue.CopyFrom(times.total)
-        return times
-    durations.write_ns(times.local_queue, held.submitted_ns - held.received_ns)
+        return
+    write_ns(times.local_queue, submitted_ns - received_ns)
     if result is not None and result.engine_queue_s is not None:
-        durations.write_s(times.engine_queue, result.engine_queue_s)
-    elif held.running_ns is not None:
-        durations.write_ns(times.engine_queue, held.running_ns - held.submitted_ns)
+        write_s(times.engine_queue, result.engine_queue_s)
+    elif running_ns is not None:
+        write_ns(times.engine_queue, running_ns - submitted_ns)
     if result is not None and result.prefill_s is not None:
-        durations.write_s(times.prefill, result.prefill_s)
-    elif held.running_ns is not None and held.first_output_ns is not None:
-        durations.write_ns(times.prefill, held.first_output_ns - held.running_ns)
+        write_s(times.prefill, result.prefill_s)
+    elif running_ns is not None and held.first_output_ns is not None:
+        write_ns(times.prefill, held.first_output_ns - running_ns)
     if result is not None and result.decode_s is not None:
-        durations.write_s(times.decode, result.decode_s)
+        write_s(times.decode, result.decode_s)
     elif held.first_output_ns is not None:
-        durations.write_ns(times.decode, end_ns - held.first_output_ns)
-    return times
+        write_ns(times.decode, end_ns - held.first_output_ns)
 
 
 def too_large(held: Held, size: int, limit: int) -> node.ItemResult:

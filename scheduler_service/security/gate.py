@@ -14,6 +14,7 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
@@ -57,6 +58,9 @@ _DENIED: Final = {
 }
 
 
+_generates: Final = lru_cache(maxsize=256)(inspect.isasyncgenfunction)  # asked at each call
+
+
 class _Refusal(Exception):
     """The caller may not call this."""
 
@@ -97,6 +101,8 @@ class Gate(grpc.aio.ServerInterceptor):
         self._first_message_s = first_message_s
         self._idle_stream_s = idle_stream_s
         self._open: dict[Principal, dict[asyncio.Task[Any], None]] = {}
+        # By method: what it was made of, and the handler of the local principal.
+        self._local: dict[str, tuple[Handler, Handler]] = {}
         self.refusals = refusals or Refusals(Clock())
         self.times = RpcTimes()
         if access is not None:
@@ -120,7 +126,10 @@ class Gate(grpc.aio.ServerInterceptor):
             )
             return self._refusing(method, NO_RULE, found)
         if self._access is None or not self._tokens:
-            return self._wrapped(method, found, rule, LOCAL)
+            kept = self._local.get(method)
+            if kept is None or kept[0] is not found:
+                kept = self._local[method] = (found, self._wrapped(method, found, rule, LOCAL))
+            return kept[1]
         token, given = _bearer(handler_call_details.invocation_metadata)
         if not given:
             return self._wrapped(method, found, rule, None)
@@ -215,15 +224,17 @@ class Gate(grpc.aio.ServerInterceptor):
             raise _Refusal(UNKNOWN)
         if not principal.live:
             raise _Refusal(ENDED, principal.name)
-        if not rule.open and rule.right not in principal.rights:
+        if principal is not LOCAL and not rule.open and rule.right not in principal.rights:
             wanted = (rule.right.name or "").lower()
             text = f"{principal.name!r} has no right to this: it needs {wanted!r}"
             raise _Refusal((Reason.PERMISSION_DENIED, text), principal.name)
         return principal
 
     def _by_certificate(self, context: Context) -> Principal | None:
+        if self._access is None:  # to ask gRPC costs more than the rest of this
+            return None
         found: Any = context.auth_context()
-        if self._access is None or not found or _PEM not in found:
+        if not found or _PEM not in found:
             return None
         names = [name.decode("utf-8", "replace") for name in found.get(_NAMES, ())]
         return self._access.by_certificate(Proof(names, found[_PEM][0]))
@@ -252,7 +263,7 @@ class Gate(grpc.aio.ServerInterceptor):
         """The method itself; what it refuses by tenant is told as well."""
         context = asked.context
         try:
-            if not inspect.isasyncgenfunction(behavior):
+            if not _generates(behavior):
                 return await behavior(request, context)
             async for answer in behavior(request, context):
                 await context.write(answer)

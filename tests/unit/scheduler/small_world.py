@@ -122,7 +122,8 @@ class SmallWorld:
         for event in events:
             self.driver.post(event)
         for _ in range(100):
-            if not (self.driver._inbox or self.driver._turn_due):
+            driver = self.driver
+            if not (driver._inbox or driver._turn_due or driver._untold):
                 break
             await asyncio.sleep(0)
         assert self.fault is None, self.fault
