@@ -1,4 +1,4 @@
-"""Who drives the core? One writer on the event loop: inbox -> step -> effects; observers follow.
+"""Who drives the core? One writer on the event loop: inbox -> step -> effects -> observers.
 
 Theory of operation. Everything that happens is posted here, by the servicers, on the loop's thread.
 The first post of an iteration schedules one turn at its end, so all that came meanwhile is applied
@@ -59,7 +59,6 @@ class Driver:
         self._execute = execute
         self._observers = list(observers)
         self._faulty: list[Observe] = []  # observers that have raised
-        self._untold: deque[Sequence[Record]] = deque()  # of turns that observers do not know of
         self._on_fault = on_fault
         self._max_events = max_events
         self._inbox: deque[Event] = deque()
@@ -153,18 +152,12 @@ class Driver:
             inbox.clear()
             self.scheduler = self._on_fault(fault)
         else:
-            if records:  # told a moment later: an engine may wait for what is to be sent
-                self._untold.append(records)
-                self._loop.call_soon(self._tell_next)
+            for observer in self._observers:
+                self._tell(observer, records)
         if inbox and not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._turn)
         self._arm()
-
-    def _tell_next(self) -> None:
-        records = self._untold.popleft()
-        for observer in self._observers:
-            self._tell(observer, records)
 
     def _tell(self, observer: Observe, records: Sequence[Record]) -> None:
         try:

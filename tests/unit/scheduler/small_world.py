@@ -122,8 +122,7 @@ class SmallWorld:
         for event in events:
             self.driver.post(event)
         for _ in range(100):
-            driver = self.driver
-            if not (driver._inbox or driver._turn_due or driver._untold):
+            if not (self.driver._inbox or self.driver._turn_due):
                 break
             await asyncio.sleep(0)
         assert self.fault is None, self.fault
