@@ -73,6 +73,7 @@ async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
     await stop.wait()
     log.info("stopping", extra={"event": "scheduler_stopping"})
     await app.stop()
+    gc.freeze()  # the interpreter would look through all of it once more before it ends
 
 
 def _check_open_files(connections: int) -> None:

@@ -1,24 +1,29 @@
 """Strings that no one may show are sent through real processes, and looked for in all they show.
 
-Prompts, answers, tokens and keys: in logs at their most talkative, spans, metrics, events, reports,
-explanations, errors, recordings, state files and the arguments of processes.
+Prompts, answers, tokens, keys and headers: in logs at their most talkative, spans, metrics of the
+scheduler and the agent, events, reports, dumps, explanations, errors, recordings, state files and
+the arguments of processes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import ssl
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+import grpc
 import psutil
 import pytest
 
 from batchyard import AsyncClient, errors
+from batchyard.v1 import GenerateRequest, InferenceRequest, SchedulerServiceStub, TextInput
 from scheduler_service.security.local_user import local_user
 from service_kit.secret_files import write_secret
 from tests.integration.cluster import PORTS, Process, until
@@ -28,6 +33,7 @@ from tests.integration.security.secured import MODEL, Files
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 PROMPT = "canary-of-a-prompt-3f1c"
 SYSTEM = "canary-of-a-system-message-77aa"
+HEADER = "canary-of-a-header-51d0"
 OPERATOR = {"rights": ["admin"]}
 
 
@@ -74,6 +80,7 @@ class Installation:
             "agent", "node_agent", "--scheduler", self.addresses["node"], "--node-id", "n1",
             "--set", f"scheduler.tls.authority={folder}/ca.pem",
             "--set", f"scheduler.token_file={folder}/join.token", "--set", "log.level=trace",
+            "--set", "log.format=text", "--set", "metrics.listen=127.0.0.1:0",
             "--engine", "simulated", "--engine-option", f"models=[{MODEL}]", env=env,
         )  # fmt: skip
         await self.agent.until_ready()
@@ -110,7 +117,7 @@ async def installation(tmp_path: Path) -> AsyncIterator[Installation]:
 
 async def http_pages(made: Installation, request_id: str) -> list[str]:
     context = ssl.create_default_context(cadata=made.files.ca.decode())
-    headers = {"Authorization": f"Bearer {made.boss}"}
+    headers = {"Authorization": f"Bearer {made.boss}", "X-Note": HEADER}
     pages = []
     async with aiohttp.ClientSession(headers=headers) as session:
         for path in ("/metrics", "/api/report", f"/api/explain/{request_id}"):
@@ -118,7 +125,45 @@ async def http_pages(made: Installation, request_id: str) -> list[str]:
             async with session.get(url, ssl=context) as answer:
                 assert answer.status == 200, path
                 pages.append(await answer.text())
+        (line,) = [line for line in made.agent.lines if "metrics_served" in line]
+        address = line.rpartition("address=")[2]
+        async with session.get(f"http://{address}/metrics") as answer:
+            pages.append(await answer.text())
+            assert "batchyard_attempts_total" in pages[-1]
     return pages
+
+
+async def commands(made: Installation) -> list[str]:
+    """What an operator's command line writes."""
+    folder, found = made.files.folder, []
+    (folder / "public.pem").write_bytes(made.files.ca)
+    write_secret(folder / "boss.token", made.boss.encode())
+    env = {
+        **os.environ,
+        "BATCHYARD_ADMIN_ADDRESS": made.addresses["admin"],
+        "BATCHYARD_TOKEN_FILE": str(folder / "boss.token"),
+        "BATCHYARD_TLS_CA": str(folder / "public.pem"),
+    }
+    for words in (("debug", "dump", str(folder / "dump.json")), ("report", "-o", "html")):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "batchyard.cli", *words, env=env, stdout=PIPE, stderr=PIPE
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        found += [out.decode(), err.decode()]
+    found.append((folder / "dump.json").read_text())
+    assert len(found[-1]) > 1000
+    return found
+
+
+async def send_header(made: Installation) -> None:
+    """A call with a header that is nobody's business."""
+    credentials = grpc.ssl_channel_credentials(made.files.ca)
+    metadata = (("authorization", f"Bearer {made.user}"), ("x-note", HEADER))
+    async with grpc.aio.secure_channel(made.addresses["client"], credentials) as channel:
+        stub: Any = SchedulerServiceStub(channel)
+        request = InferenceRequest(model=MODEL, text=TextInput(prompt="hi [[tokens=2]]"))
+        await stub.Generate(GenerateRequest(request=request), metadata=metadata)
 
 
 async def given_and_taken(made: Installation, boss: AsyncClient) -> str:
@@ -164,12 +209,14 @@ async def test_no_secret_and_no_content_is_ever_shown(installation: Installation
             with pytest.raises((errors.BatchyardError, TypeError)) as caught:
                 await sender.generate(prompt, model=MODEL, **options)
             shown.append(f"{caught.value!r} {vars(caught.value)}")
+    await send_header(made)
     async with made.client(made.boss) as boss:
         late = await given_and_taken(made, boss)
         shown.append(str(await boss.admin.report()))
         shown += [str(event) async for event in boss.admin.events()]
         shown += [str(each) async for each in boss.admin.requests()]
         shown += await http_pages(made, request_id)
+        shown += await commands(made)
 
     async def traced() -> bool:
         return {"batchyard.requests"} <= set(made.collector.metrics) and (
@@ -191,10 +238,11 @@ async def test_no_secret_and_no_content_is_ever_shown(installation: Installation
     assert any('"debug"' in line for line in made.scheduler.lines)
     [line] = [each for each in made.scheduler.lines if '"access_revoked"' in each]
     assert "the fair is over" in line
-    secrets = [PROMPT, SYSTEM, made.user, made.boss, made.join, made.forged, late]
+    assert any(" debug " in line for line in made.agent.lines)
+    secrets = [PROMPT, SYSTEM, HEADER, made.user, made.boss, made.join, made.forged, late]
     secrets += [(made.files.folder / "scheduler.key").read_text().splitlines()[1]]
     secrets += [text[:24] for text in answers if len(text) >= 24]
-    assert len(secrets) == 10, answers
+    assert len(secrets) == 11, answers
     for secret in secrets:
         wanted = secret[-20:]
         hidden = base64.b64encode(wanted.encode()).decode()[:20]
