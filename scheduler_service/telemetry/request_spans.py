@@ -92,7 +92,9 @@ class SpanMaker:
             return
         end = attempt.started_at
         attributes = {**said.of_wait(attempt, self.state()), **more}
-        begin = end - attempt.queue_wait
+        # The first one has waited since it came, also for the core's next step.
+        first = attempt.number == 1
+        begin = attempt.request.received_at if first else end - attempt.queue_wait
         self.closed("queue wait", begin, end, attributes, parent=parent, links=[after])
 
     def last_wait(
@@ -102,7 +104,8 @@ class SpanMaker:
         if not ended_waiting(request):
             return
         attributes = {**said.of_last_wait(request, self.state()), **more}
-        begin, end = request.queued_at, request.finished_at
+        begin = request.queued_at if request.attempts else request.received_at
+        end = request.finished_at
         self.closed("queue wait", begin, end, attributes, parent=parent, links=[after])
 
     def end_attempt(self, span: Span, attempt: Attempt, at: Instant) -> None:

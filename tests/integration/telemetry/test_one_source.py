@@ -78,6 +78,44 @@ async def metrics(running: Cluster) -> dict[str, int]:
     return {name: int(sums.get(plain.get(name, name), 0)) for name in COUNTED}
 
 
+async def nodes_of_report(running: Cluster) -> tuple[int, int]:
+    return _finished_and_failed((await running.report()).nodes)
+
+
+async def nodes_of_admin(running: Cluster) -> tuple[int, int]:
+    return _finished_and_failed([node.summary async for node in running.admin.nodes()])
+
+
+def _finished_and_failed(nodes: Any) -> tuple[int, int]:
+    (found,) = [node for node in nodes if node.node_id == "a"]
+    return found.total_finished, found.total_failed
+
+
+async def nodes_of_dashboard(running: Cluster) -> tuple[int, int]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{running.addresses['http']}/api/report") as answer,
+    ):
+        nodes = (await answer.json())["nodes"]
+    (found,) = [node for node in nodes if node["node_id"] == "a"]
+    return int(found["total_finished"]), int(found.get("total_failed", 0))
+
+
+async def nodes_of_metrics(running: Cluster) -> tuple[int, int]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{running.addresses['http']}/metrics") as answer,
+    ):
+        page = await answer.text()
+    found = {
+        sample.labels["outcome"]: int(sample.value)
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name == "batchyard_attempts_total" and sample.labels["node"] == "a"
+    }
+    return found["succeeded"], found["failed"]
+
+
 async def test_all_that_shows_numbers_shows_the_same() -> None:
     async with cluster() as running:
         _, doomed = await running.fleet("a", "b", options=AGENT)
@@ -103,6 +141,10 @@ async def test_all_that_shows_numbers_shows_the_same() -> None:
         for read in (metrics, dashboard, status):
             await until(lambda read=read: _is(read, running, whole), what=read.__name__)
         assert len(await running.events("policy_updated")) == 4
+        node = await nodes_of_report(running)
+        for look in (nodes_of_admin, nodes_of_dashboard, nodes_of_metrics):
+            assert await look(running) == node, look.__name__
+        assert node[0] > 0
         assert whole["received"] == sum(whole[name] for name in OUTCOMES)
         for name in ("succeeded", "failed", "rejected"):
             assert whole[name] > 0, name
