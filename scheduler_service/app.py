@@ -241,6 +241,7 @@ class App:
             quotas=self._quotas,
             quarantine=self._quarantine,
             on_entry=self._observers.on_entry,
+            note=self._observers.eventlog.note,
         )
         intake.max_requests_per_job = keeper.limits.max_items
         self._book.on_other = keeper.feeder.finish

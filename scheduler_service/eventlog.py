@@ -29,6 +29,9 @@ FREQUENT: Final = frozenset(
         records.REJECTED,
         records.CANCELLED,
         records.EXPIRED,
+        records.JOB_CREATED,
+        records.JOB_CANCELLED,
+        records.JOB_FINISHED,
     }
 )
 WATCH_BUFFER: Final = 10_000  # events that a reader of WatchEvents may be behind
@@ -226,6 +229,14 @@ class EventLog:
         for watcher in self._watchers:
             watcher.offer(entry)
         self._asked(entry)
+
+    def note(self, kind: str, at: Instant, *, tenant: str, data: dict[str, Any]) -> None:
+        """Keep what happened beside the core, to a tenant."""
+        self._last += 1
+        entry = Entry(self._last, at, kind, tenant=tenant, data=data)
+        (self._frequent if kind in FREQUENT else self._rare).append(entry)
+        for watcher in self._watchers:
+            watcher.offer(entry)
 
     def _with_principal(self, entry: Entry) -> Entry:
         principal = self._principals.pop((entry.kind, entry.node_id or entry.pool), "")

@@ -53,6 +53,11 @@ SUSPECTED: Final = "suspected"
 POISONED: Final = "poisoned"
 HEDGED: Final = "hedged"
 
+# Of stored jobs, which the core does not know: the keeper of jobs tells them.
+JOB_CREATED: Final = "job_created"
+JOB_CANCELLED: Final = "job_cancelled"
+JOB_FINISHED: Final = "job_finished"
+
 # Not public events: what telemetry needs besides.
 ATTEMPT_ENDED: Final = "attempt_ended"
 ATTEMPT_RUNNING: Final = "attempt_running"
@@ -89,6 +94,9 @@ PUBLIC: Final = frozenset(
         SUSPECTED,
         POISONED,
         HEDGED,
+        JOB_CREATED,
+        JOB_CANCELLED,
+        JOB_FINISHED,
         POOL_PAUSED,
         POOL_RESUMED,
         AUTOSCALE_FROZEN,

@@ -117,9 +117,11 @@ def _plan(state: State, pool: Pool) -> None:
         return
     plan = state.policies.autoscale.plan(view, state.now)
     current = view.ready + view.starting
-    if plan is None or plan.desired == current:
-        return
     scale = pool.scale
+    if plan is None or plan.desired == current:
+        if not view.starting and not view.waiting:  # what was wanted is there, and was enough
+            scale.planned, scale.reason = 0, ""
+        return
     if scale.frozen_until > state.now:
         scale.planned, scale.reason = plan.desired, plan.reason  # shown, not acted on
         return

@@ -22,6 +22,7 @@ from scheduler_service.jobs.kept import (
 )
 from scheduler_service.jobs.landing import Landing
 from scheduler_service.jobs.store import JobQuery, Store, StoreFailed
+from scheduler_service.jobs.telling import Teller
 from scheduler_service.jobs.watchers import Watchers
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class JobKeeper:
     clock: Clock
     wall: WallClock
     limits: JobLimits
+    teller: Teller
     watchers: Watchers = field(default_factory=Watchers)
     _open_items: int = 0  # stored, may run, and without a result
     stopping: bool = False
@@ -134,6 +136,7 @@ class JobKeeper:
         return grown
 
     def _begin(self, job: StoredJob, items: Sequence[NewItem]) -> None:
+        self.teller.created(job)
         self._unstarted[job.key] = None
         self.feeder.stored(list(dict.fromkeys(item.model for item in items)))
         self._open_items += job.total
@@ -143,7 +146,11 @@ class JobKeeper:
     async def cancel(self, job: StoredJob, reason: str) -> StoredJob:
         """Start nothing more of it, stop what runs; the rest ends as cancelled."""
         cancelled = await self.store.cancel(job.key, reason, self.wall.ns())
-        if not cancelled.finished:
+        if not job.finished:
+            self.teller.cancelled(cancelled, reason)
+        if cancelled.finished:
+            self.teller.finished(cancelled)
+        else:
             self.feeder.close_job(job.key)
             self._tidy.set()
         self.watchers.changed([job.key])
@@ -167,6 +174,7 @@ class JobKeeper:
     def _changed(self, jobs: Sequence[StoredJob]) -> None:
         for job in jobs:
             if job.finished:
+                self.teller.finished(job)
                 self.feeder.forget_job(job.key)
                 self._unstarted.pop(job.key, None)
         self.watchers.changed(job.key for job in jobs)

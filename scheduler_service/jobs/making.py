@@ -13,6 +13,7 @@ from scheduler_service.jobs.feeder import Feeder, FeedSettings
 from scheduler_service.jobs.keeper import JobKeeper, JobLimits, WallClock
 from scheduler_service.jobs.landing import Landing
 from scheduler_service.jobs.sqlite import FILE, FOLDER, SqliteStore
+from scheduler_service.jobs.telling import Note, Teller
 from scheduler_service.quarantine import Quarantine
 from scheduler_service.rpc.convert import Converter
 from scheduler_service.rpc.entries import Entry
@@ -32,6 +33,7 @@ def make_keeper(
     quotas: Quotas | None,
     quarantine: Quarantine,
     on_entry: Callable[[Entry, Opening], None] | None,
+    note: Note,
 ) -> JobKeeper:
     """All that a scheduler needs for jobs; made on a running loop, not yet started.
 
@@ -64,6 +66,7 @@ def make_keeper(
         landing=landing,
         clock=clock,
         wall=wall,
+        teller=Teller(note, clock.now),
         limits=JobLimits(max_items=config.max_items, ttl=config.ttl, max_ttl=config.max_ttl),
     )
     landing.on_stored = keeper.landed

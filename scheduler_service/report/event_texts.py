@@ -167,6 +167,24 @@ TEXTS: Final[dict[str, dict[Language, str]]] = {
         "en": "the books of {node_id} were corrected: {what}",
         "zh": "{node_id} 的账目已更正：{what}",
     },
+    records.JOB_CREATED: {
+        "en": "job {job_id} is stored: {items} items",
+        "zh": "批量任务 {job_id} 已保存：{items} 个条目",
+    },
+    records.JOB_CANCELLED: {
+        "en": "job {job_id} is to end: {reason}",
+        "zh": "批量任务 {job_id} 被要求结束：{reason}",
+    },
+    records.JOB_FINISHED: {
+        "en": (
+            "job {job_id} ended as {state}: {succeeded} of {items} succeeded, {failed} failed, "
+            "{cancelled} cancelled, {expired} expired"
+        ),
+        "zh": (
+            "批量任务 {job_id} 以 {state} 结束：{items} 个条目中成功 {succeeded}、失败 {failed}、"
+            "取消 {cancelled}、超时 {expired}"
+        ),
+    },
     records.SUSPECTED: {
         "en": "request {request_id} was on nodes that failed ({nodes}): it runs alone",
         "zh": "请求 {request_id} 曾在失败的节点上运行（{nodes}）：它将单独运行",

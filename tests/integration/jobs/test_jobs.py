@@ -74,6 +74,10 @@ async def test_file_of_both_forms_runs_and_keeps_its_custom_ids(tmp_path: Path) 
         assert again.state == JobState.JOB_STATE_SUCCEEDED, "the same job, not another"
         with pytest.raises(errors.RequestIdConflict):
             await jobs.create_from_file(file, job_id=job.job_id)
+        (created,) = await world.events("job_created")
+        assert created.attributes["job_id"] == job.job_id
+        (ended,) = await world.events("job_finished")
+        assert ended.message.startswith(f"job {job.job_id} ended as succeeded: 3 of 3 succeeded")
 
 
 async def test_bad_line_is_refused_by_its_number_and_nothing_is_stored(tmp_path: Path) -> None:
@@ -155,6 +159,10 @@ async def test_cancelled_job_stops_what_runs_and_starts_nothing_more(tmp_path: P
         done = await world.until_done("c")
         assert done.state == JobState.JOB_STATE_CANCELLED
         assert done.counts.cancelled == 1_000
+        (asked,) = await world.events("job_cancelled")
+        assert asked.message == "job c is to end: not needed"
+        (ended,) = await world.events("job_finished")
+        assert ended.attributes["cancelled"] == "1000"
         check_each_once(await world.results("c", page_size=400), 1_000)
         await until(world.idle, what="the slots are free")
 

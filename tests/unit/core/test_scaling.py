@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_service.core import commands as cmd
 from scheduler_service.core import events as ev
-from scheduler_service.core.outcomes import NodeAvailability, RequestClass
+from scheduler_service.core.outcomes import NodeAvailability, Outcome, RequestClass
 from scheduler_service.core.scaling import leaving
 from scheduler_service.core.settings import AutoscaleSettings
 from scheduler_service.core.types import SECOND
@@ -47,6 +47,24 @@ def test_five_waiting_requests_ask_for_one_more_node() -> None:
     assert (scale.desired, scale.ready, scale.starting) == (2, 1, 0)
     assert "5 requests wait" in scale.reason
     assert len(world.noted("scale_out")) == 1
+
+
+def test_reason_goes_when_what_was_wanted_is_there_and_nobody_waits() -> None:
+    world = scaled()
+    first = world.agent()
+    requests = [world.submit(), *world.submit(5)]
+    world.advance(1)
+    scale = world.scheduler.state.pools["m"].scale
+    assert "5 requests wait" in scale.reason
+    second = managed(world, "n1")
+    world.advance(1)
+    assert scale.reason, "they still wait"
+    while world.scheduler.state.requests:
+        for agent in (first, second):
+            agent.finish_ids(list(agent.held))
+    world.advance(1)
+    assert scale.reason == ""
+    assert all(r.outcome is Outcome.SUCCEEDED for r in requests)
 
 
 def test_request_that_waits_longer_than_three_seconds_asks_for_one_more() -> None:

@@ -15,6 +15,7 @@ from scheduler_service.core import CoreSettings, Scheduler
 from scheduler_service.core.outcomes import RequestClass, ResumeMode
 from scheduler_service.core.types import NEVER, SECOND
 from scheduler_service.driver import Driver
+from scheduler_service.eventlog import EventLog
 from scheduler_service.jobs.feeder import FAULTS_MAX
 from scheduler_service.jobs.keeper import JobKeeper
 from scheduler_service.jobs.kept import JobState, NewItem, NewJob, StoredJob
@@ -51,6 +52,7 @@ async def keeper(tmp_path: Path) -> AsyncIterator[JobKeeper]:
         quotas=None,
         quarantine=Quarantine(None, clock),
         on_entry=None,
+        note=EventLog().note,
     )
     await made.start()
     yield made
