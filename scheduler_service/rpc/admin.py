@@ -35,6 +35,7 @@ from scheduler_service.rpc import paging, status
 from scheduler_service.rpc.admin_changes import AdminChanges
 from scheduler_service.rpc.admin_explain import AdminExplain
 from scheduler_service.rpc.admin_holds import AdminHolds
+from scheduler_service.rpc.admin_logs import AdminLogs
 from scheduler_service.rpc.admin_models import AdminModels, Commanded
 from scheduler_service.rpc.admin_policy import AdminPolicy
 from scheduler_service.rpc.convert import parse
@@ -93,7 +94,8 @@ class AdminPort:
         )
         self._explainer = AdminExplain(clock, eventlog)
         config = config or SchedulerConfig()
-        self._holds = AdminHolds(driver, self._reports, clock, config.log.level)
+        self._holds = AdminHolds(driver, self._reports, clock)
+        self._logs = AdminLogs(self._reports, sessions.session, clock, config.log.level)
         self._policy = AdminPolicy(
             driver, self._reports, clock, config=config, on_changed=on_policy or _nobody
         )
@@ -132,7 +134,7 @@ class AdminPort:
             "UnfreezeAutoscale": _unary(pb.UnfreezeAutoscaleRequest, self._holds.unfreeze),
             "GetPolicy": _unary(pb.GetPolicyRequest, self._policy.get_policy),
             "UpdatePolicy": _unary(pb.UpdatePolicyRequest, self._policy.update_policy),
-            "SetLogLevel": _unary(pb.SetLogLevelRequest, self._holds.set_log_level),
+            "SetLogLevel": _unary(pb.SetLogLevelRequest, self._logs.set_log_level),
             "ListEvents": _unary(pb.ListEventsRequest, self.list_events),
             "WatchEvents": _stream(pb.WatchEventsRequest, self.watch_events),
         }

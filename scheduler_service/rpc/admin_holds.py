@@ -1,4 +1,4 @@
-"""How do operators hold something back, or look closer? Pools, the autoscaler, log levels.
+"""How do operators hold something back? Pools, the autoscaler.
 
 The answer is given when the core has applied the change.
 """
@@ -6,7 +6,6 @@ The answer is given when the core has applied the change.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -14,11 +13,9 @@ import grpc
 
 from batchyard.v1 import admin_service_pb2 as pb
 from batchyard.v1 import report_pb2
-from scheduler_service import audit_log
 from scheduler_service.clock import Clock
 from scheduler_service.core import records
 from scheduler_service.core.events import AutoscaleFrozen, PoolPaused
-from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.state import Pool
 from scheduler_service.core.types import NEVER, Instant
 from scheduler_service.driver import Driver
@@ -26,22 +23,19 @@ from scheduler_service.report.build import ReportBuilder
 from scheduler_service.rpc import admin_filters as filters
 from scheduler_service.rpc.admin_changes import principal_of
 from scheduler_service.rpc.validate import Refused, nanoseconds
-from service_kit import logs
 
 TURNS_MAX: Final = 1_000  # of the driver; see admin_changes.py
-_LOGGER: Final = re.compile(r"[A-Za-z0-9_.]{1,128}")
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class AdminHolds:
-    """The calls. `level`: the configured level of the log."""
+    """The calls."""
 
-    def __init__(self, driver: Driver, reports: ReportBuilder, clock: Clock, level: str) -> None:
+    def __init__(self, driver: Driver, reports: ReportBuilder, clock: Clock) -> None:
         self._driver = driver
         self._reports = reports
         self._clock = clock
-        self._level = level
 
     async def pause_pool(
         self, request: pb.PausePoolRequest, context: Context
@@ -73,35 +67,6 @@ class AdminHolds:
         """It acts again."""
         pools = await self._freeze(request.pool, -NEVER, request.reason, context)
         return pb.UnfreezeAutoscaleResponse(pools=pools)
-
-    async def set_log_level(
-        self, request: pb.SetLogLevelRequest, context: Context
-    ) -> pb.SetLogLevelResponse:
-        """Of the scheduler's own loggers; what others' libraries say stays as it is."""
-        if request.node_id:
-            raise Refused(
-                "levels of agents cannot be set from here; use `--log-level` of the agent",
-                reason=Reason.UNSUPPORTED_FEATURE,
-                metadata={"feature": "set_log_level_of_nodes"},
-            )
-        level = request.level or self._level
-        if level not in logs.LEVELS:
-            raise Refused(f"{level[:32]!r} is none of {', '.join(logs.LEVELS)}", field="level")
-        logger = request.logger
-        if logger and not (_LOGGER.fullmatch(logger) and logger.startswith(logs.OURS)):
-            raise Refused(f"a logger begins with {' or '.join(logs.OURS)}", field="logger")
-        if logger == audit_log.LOGGER:
-            raise Refused("what operators do is always logged", field="logger")
-        logs.set_level(level, logger)
-        data = {
-            "level": level,
-            "logger": logger or "all",
-            "reason": filters.reason(request.reason),
-        }
-        self._reports.eventlog.tell(
-            records.LOG_LEVEL_SET, self._clock.now(), principal=principal_of(context), data=data
-        )
-        return pb.SetLogLevelResponse()
 
     async def _hold(
         self, name: str, paused: bool, reason: str, context: Context

@@ -53,6 +53,31 @@ class Commanded(Protocol):
 Find = Callable[[str, int], Commanded | None]  # by node id and epoch; None: the stream is gone
 
 
+def able_session(
+    reports: ReportBuilder, find: Find, node_id: str, feature: str
+) -> tuple[Node, Commanded]:
+    """A live node, and its session.
+
+    Raises:
+        Refused: there is no such node, or its agent cannot do this.
+    """
+    node = filters.find_node(reports.state, node_id)
+    session = find(node.node_id, node.epoch) if node.alive else None
+    if session is None:
+        raise Refused(
+            f"node {node.node_id!r} is not connected; only a live node can be changed",
+            reason=Reason.RESOURCE_NOT_FOUND,
+            metadata={"resource": f"node/{node.node_id}"},
+        )
+    if feature not in session.features:
+        raise Refused(
+            f"the agent of {node.node_id!r} cannot do this: it is older than this scheduler",
+            reason=Reason.UNSUPPORTED_FEATURE,
+            metadata={"feature": feature},
+        )
+    return node, session
+
+
 class AdminModels:
     """The calls."""
 
@@ -98,20 +123,7 @@ class AdminModels:
         """
         if not 1 <= len(request.model) <= MODEL_MAX:
             raise Refused(f"a model has a name of 1 to {MODEL_MAX} characters", field="model")
-        node = filters.find_node(self._reports.state, request.node_id)
-        session = self._find(node.node_id, node.epoch) if node.alive else None
-        if session is None:
-            raise Refused(
-                f"node {node.node_id!r} is not connected; only a live node can be changed",
-                reason=Reason.RESOURCE_NOT_FOUND,
-                metadata={"resource": f"node/{node.node_id}"},
-            )
-        if feature not in session.features:
-            raise Refused(
-                f"the agent of {node.node_id!r} cannot do this: it is older than this scheduler",
-                reason=Reason.UNSUPPORTED_FEATURE,
-                metadata={"feature": feature},
-            )
+        node, session = able_session(self._reports, self._find, request.node_id, feature)
         return _Task(node, session, _engine(node, request.engine_id), request.model, kind, done)
 
     async def _ask(

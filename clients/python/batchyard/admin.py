@@ -212,9 +212,13 @@ class Admin:
         """It acts again."""
         return self._loop.run(self._core.unfreeze_autoscale(pool, reason=reason))
 
-    def set_log_level(self, level: str = "", *, logger: str = "", reason: str = "") -> None:
-        """Of the scheduler; empty: the configured level, and all of its loggers."""
-        self._loop.run(self._core.set_log_level(level, logger=logger, reason=reason))
+    def set_log_level(
+        self, level: str = "", *, logger: str = "", node_id: str = "", reason: str = ""
+    ) -> None:
+        """Of the scheduler or a node's agent; empty: the configured level, all of its loggers."""
+        self._loop.run(
+            self._core.set_log_level(level, logger=logger, node_id=node_id, reason=reason)
+        )
 
     def policy(self) -> Policy:
         """The policies in force: `yaml` is the live subset of the scheduler's configuration."""

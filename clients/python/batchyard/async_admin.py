@@ -279,11 +279,12 @@ class AsyncAdmin:
         request = UnfreezeAutoscaleRequest(pool=pool, reason=reason)
         return list((await self._call("UnfreezeAutoscale", request)).pools)
 
-    async def set_log_level(self, level: str = "", *, logger: str = "", reason: str = "") -> None:
-        """Of the scheduler; empty: the configured level, and all of its loggers."""
-        await self._call(
-            "SetLogLevel", SetLogLevelRequest(level=level, logger=logger, reason=reason)
-        )
+    async def set_log_level(
+        self, level: str = "", *, logger: str = "", node_id: str = "", reason: str = ""
+    ) -> None:
+        """Of the scheduler or a node's agent; empty: the configured level, all of its loggers."""
+        request = SetLogLevelRequest(level=level, logger=logger, node_id=node_id, reason=reason)
+        await self._call("SetLogLevel", request)
 
     async def policy(self) -> Policy:
         """The policies in force: `yaml` is the live subset of the scheduler's configuration."""

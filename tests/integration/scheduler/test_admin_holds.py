@@ -69,6 +69,6 @@ async def test_the_log_level_changes_at_once_and_back_to_what_is_configured() ->
                 assert (code, named) == (grpc.StatusCode.INVALID_ARGUMENT, field)
             call = served.stub.SetLogLevel(pb.SetLogLevelRequest(node_id="n0", level="debug"))
             code, reason, _, _ = await refusal(call)
-            assert reason == "UNSUPPORTED_FEATURE"
+            assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "RESOURCE_NOT_FOUND")
         finally:
             logger.setLevel(logging.NOTSET)

@@ -153,3 +153,26 @@ async def test_an_agent_that_cannot_is_not_asked(site: Site) -> None:
     code, reason, metadata, _ = await refusal(site.stub.LoadModel(load()))
     assert (code, reason) == (grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_FEATURE")
     assert metadata["feature"] == "load_model"
+
+
+@pytest.mark.parametrize("site", [["set_log_level"]], indirect=True, ids=["can"])
+async def test_the_log_level_of_an_agent_is_set_and_what_it_refuses_is_told(site: Site) -> None:
+    asked = admin_service_pb2.SetLogLevelRequest(
+        node_id="n1", level="debug", logger="node_agent.core", reason="a look"
+    )
+    call = asyncio.ensure_future(site.stub.SetLogLevel(asked))
+    (command,) = await site.agent.expect("commands")
+    assert command.set_log_level == pb.SetLogLevel(level="debug", logger="node_agent.core")
+    await site.agent.send(command_results=[pb.CommandResult(command_id=command.command_id)])
+    await call
+    wanted = admin_service_pb2.ListEventsRequest(events=["log_level_set"])
+    (event,) = (await site.stub.ListEvents(wanted)).events
+    assert event.message == "log level of node_agent.core on n1: debug"
+    assert event.reason == "a look"
+    call = asyncio.ensure_future(refusal(site.stub.SetLogLevel(asked)))
+    (command,) = await site.agent.expect("commands")
+    no = types_pb2.Error(reason=types_pb2.ERROR_REASON_INVALID_ARGUMENT, message="no")
+    await site.agent.send(
+        command_results=[pb.CommandResult(command_id=command.command_id, error=no)]
+    )
+    assert (await call)[0] is grpc.StatusCode.INVALID_ARGUMENT

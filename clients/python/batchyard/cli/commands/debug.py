@@ -30,16 +30,18 @@ def debug() -> None:
 @debug.command(name="log-level")
 @click.argument("level", type=click.Choice(LEVELS), required=False)
 @click.option("--logger", default="", help="Only this one and those below it.")
+@click.option("--node", default="", help="Of this node's agent, not of the scheduler.")
 @click.option("--reason", default="", help="Why; kept in the event.")
 @server_options
 @pass_settings
-def log_level(settings: Settings, level: str | None, logger: str, reason: str) -> None:
-    """Set what the scheduler logs, now; without LEVEL as it is configured."""
+def log_level(settings: Settings, level: str | None, logger: str, node: str, reason: str) -> None:
+    """Set what the scheduler or an agent logs, now; without LEVEL as it is configured."""
     ask_admin(
         settings,
-        lambda admin: admin.set_log_level(level or "", logger=logger, reason=reason),
+        lambda admin: admin.set_log_level(level or "", logger=logger, node_id=node, reason=reason),
     )
-    note(f"the log level of {logger or 'the scheduler'} is {level or 'as configured'}")
+    where = node or "the scheduler"
+    note(f"the log level of {logger or 'all'} on {where} is {level or 'as configured'}")
 
 
 @debug.command()
