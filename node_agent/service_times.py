@@ -50,16 +50,24 @@ class ServiceTimes:
         if concurrency < 1 or seconds < 0:
             return
         bucket = CONCURRENCIES[bisect_right(CONCURRENCIES, concurrency) - 1]
-        times = self._models.setdefault(model, ModelTimes())
-        times.points.setdefault(bucket, Mean()).add(seconds)
+        points = self._of(model).points
+        mean = points.get(bucket)
+        if mean is None:
+            mean = points[bucket] = Mean()
+        mean.add(seconds)
 
     def add_prefill(self, model: str, tokens: int, seconds: float) -> None:
         """A prompt of so many tokens took this long. Short ones do not count: what they take is
         mostly the same for any prompt, and a rate made of it would hold back all that could run.
         """
         if tokens >= PROMPT_LEAST and seconds > 0:
-            times = self._models.setdefault(model, ModelTimes())
-            times.prefill_tokens_per_s.add(tokens / seconds)
+            self._of(model).prefill_tokens_per_s.add(tokens / seconds)
+
+    def _of(self, model: str) -> ModelTimes:
+        times = self._models.get(model)
+        if times is None:
+            times = self._models[model] = ModelTimes()
+        return times
 
     def profiles(self) -> dict[str, node.ServiceProfile]:
         """What to report; a model without samples is not in it."""

@@ -111,6 +111,7 @@ def _core_item(
     packed: wire.PackedDispatchItem, *, request_id: str, tenant: str, fault: Fault | None = None
 ) -> Item:
     remaining_ns = durations.to_ns(packed.remaining) if packed.HasField("remaining") else None
+    charge = packed.charge
     return Item(
         dispatch_id=packed.dispatch_id,
         attempt=packed.attempt,
@@ -118,8 +119,8 @@ def _core_item(
         tenant=tenant,
         output_id=packed.output_id,
         cookie=packed.cookie,
-        inputs=packed.charge.inputs or 1,
-        tokens=packed.charge.tokens,
+        inputs=charge.inputs or 1,
+        tokens=charge.tokens,
         stream=packed.stream,
         remaining_ns=remaining_ns,
         starts=_starts(packed),
@@ -143,7 +144,7 @@ def _payload(
     request: inference.InferenceRequest,
     batch: wire.PackedDispatchBatch,
 ) -> Payload:
-    sampled = is_sampled(packed.trace)
+    sampled = packed.HasField("trace") and is_sampled(packed.trace)
     item = engines.Item(
         dispatch_id=packed.dispatch_id,
         attempt=packed.attempt,
