@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from batchyard.v1 import node_service_pb2 as node
-from node_agent.config import AgentConfig, default_node_id
+from node_agent.config import AgentConfig, default_node_id, engine_port
 from node_agent.config_sources import LoadedConfig
 from node_agent.core import Agent, Limits
 from node_agent.core import commands as cmd
@@ -28,6 +28,7 @@ from node_agent.hardware import HardwareProbe, HostProbe
 from node_agent.hardware_monitor import HardwareMonitor
 from node_agent.models import Models
 from node_agent.nvml import open_nvml
+from node_agent.own_id import OwnId, claim, visible_gpus
 from node_agent.rpc import convert, report
 from node_agent.rpc.commands import Commands
 from node_agent.rpc.dial import Dialer, DialError
@@ -69,11 +70,8 @@ class App:
         self._config = config
         self._hostname = socket.gethostname()
         self._dialer = Dialer(config.scheduler)
-        self.node_id = (
-            self._dialer.node_id
-            or config.node_id
-            or default_node_id(config, self._hostname, str(loaded.path or ""))
-        )
+        self._own_id = self._make_id(loaded, environ)
+        self.node_id = self._own_id.node_id
         if config.node_id not in ("", self.node_id):
             raise DialError(
                 f"node_id is {config.node_id!r}, and the certificate is of node {self.node_id!r}: "
@@ -102,6 +100,16 @@ class App:
         self.driver.on_model_drained = self._models.on_drained
         self._commands = Commands(self.driver, self._models, config.log.level)
         self._signals = 0
+
+    def _make_id(self, loaded: LoadedConfig, environ: Mapping[str, str]) -> OwnId:
+        """The id that was given, else that of the engine's port, else one that is free here."""
+        config = loaded.config
+        given = self._dialer.node_id or config.node_id
+        if given:
+            return OwnId(given, None)
+        path, visible = str(loaded.path or ""), visible_gpus(environ)
+        found = default_node_id(config, self._hostname, path, visible)
+        return OwnId(found, None) if engine_port(config) else claim(found, environ)
 
     async def run(self) -> int:
         """Work until the drain is over or the scheduler sends the agent away; the exit code."""
@@ -170,6 +178,7 @@ class App:
         self.driver.stop()
         self._hardware.stop()
         await self._telemetry.stop()
+        self._own_id.release()
         for number in SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
 

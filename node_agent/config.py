@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -164,7 +164,8 @@ class EngineSection(BaseModel):
     )
 
     id: str = Field(default="", pattern=f"^({ID})?$")
-    """Unique on the node and stable across restarts. Empty: the kind."""
+    """Unique on the node and stable across restarts. Empty: the kind; of several engines of a kind,
+    the kind and its port, else the kind and a number from 2 on."""
     kind: str = Field(pattern=f"^{OPEN_STRING}$")
     """"simulated", "llamacpp", "openai", "python", ..."""
 
@@ -186,7 +187,8 @@ class AgentConfig(Section):
     """Of the file's form."""
     node_id: str = Field(default="", pattern=f"^({ID})?$")
     """Stable name of this node. Empty: that of its certificate, else host name and the engine's
-    port, else a short digest of the engines, so that two agents on one host differ."""
+    port, else a short digest of the engines and the GPUs that this process may see, with a number
+    behind it where another agent of this host has the same."""
     scheduler: SchedulerSection = SchedulerSection()
     pool: str = Field(default="", max_length=64)
     """Pool that the operator assigns. Empty: by models."""
@@ -230,11 +232,33 @@ class AgentConfig(Section):
     @field_validator("engines")
     @classmethod
     def _named_once(cls, engines: tuple[EngineSection, ...]) -> tuple[EngineSection, ...]:
+        engines = _with_ids(engines)
         ids = [engine.engine_id for engine in engines]
         twice = sorted({engine_id for engine_id in ids if ids.count(engine_id) > 1})
         if twice:
             raise ValueError(f"two engines have the id {twice[0]!r}: give each an `id` of its own")
         return engines
+
+
+def _with_ids(engines: tuple[EngineSection, ...]) -> tuple[EngineSection, ...]:
+    """Engines of one kind told apart, where nobody named them."""
+    named = {engine.id for engine in engines}  # membership only
+    made: list[EngineSection] = []
+    for engine in engines:
+        alike = [e for e in engines if e.kind == engine.kind and not e.id]
+        if engine.id or len(alike) == 1:
+            made.append(engine)
+            continue
+        ports = [_port(each.options) for each in alike]
+        if all(ports) and len(set(ports)) == len(ports):
+            engine_id = f"{engine.kind}-{_port(engine.options)}"
+        else:
+            place = next(i for i, each in enumerate(alike) if each is engine)
+            engine_id = f"{engine.kind}-{place + 1}" if place else engine.kind
+        if engine_id not in named:
+            engine = engine.model_copy(update={"id": engine_id})
+        made.append(engine)
+    return tuple(made)
 
 
 def exposure(config: AgentConfig) -> Iterator[Finding]:
@@ -259,16 +283,25 @@ def exposure(config: AgentConfig) -> Iterator[Finding]:
             )
 
 
-def default_node_id(config: AgentConfig, hostname: str, config_path: str) -> str:
-    """Host name and a suffix that is stable across restarts of the same agent."""
+def default_node_id(
+    config: AgentConfig, hostname: str, config_path: str, visible: Sequence[str] = ()
+) -> str:
+    """Host name and a suffix that is stable across restarts of the same agent. `visible`: the GPUs
+    that its process may see, as the environment names them.
+    """
     host = re.sub(r"[^A-Za-z0-9._-]", "-", hostname.split(".")[0])[:48] or "node"
-    for engine in config.engines:
-        port = _port(engine.options)
-        if port:
-            return f"{host}-{port}"
+    port = engine_port(config)
+    if port:
+        return f"{host}-{port}"
     engines = [[engine.engine_id, engine.kind, engine.options] for engine in config.engines]
-    text = json.dumps([config_path, engines], sort_keys=True, default=str)
+    told = [config_path, engines, *visible]
+    text = json.dumps(told, sort_keys=True, default=str)
     return f"{host}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def engine_port(config: AgentConfig) -> int:
+    """The port of the first engine that has one of its own; 0: none has."""
+    return next((port for e in config.engines if (port := _port(e.options))), 0)
 
 
 def _port(options: dict[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from node_agent import arguments
 from node_agent.config import AgentConfig, default_node_id
 from node_agent.config_sources import ConfigError, load
 from node_agent.engines.registry import build_engine
+from node_agent.own_id import claim, visible_gpus
 
 ROOT = Path(__file__).parents[3]
 ENGINES = [{"kind": "simulated"}]
@@ -106,7 +108,7 @@ def test_all_errors_come_at_once_with_path_source_and_a_guess(tmp_path: Path) ->
     ("flags", "words"),
     [
         ({"engines": []}, "at least one engine"),
-        ({"engines": ENGINES + ENGINES}, "an `id` of its own"),
+        ({"engines": [{"kind": "simulated", "id": "a"}] * 2}, "an `id` of its own"),
         ({"node_id": "a b"}, "node_id"),
         ({"node_id": "x" * 65}, "node_id"),
         ({"scheduler": {"address": "nohost"}}, "host:port"),
@@ -186,6 +188,37 @@ def test_default_node_ids_of_two_agents_on_one_host_differ_and_are_stable() -> N
     assert one != node_id([{"kind": "simulated", "slots": 1}], path="/etc/batchyard/two.yaml")
     assert one.startswith("box-")
     assert len(node_id([{"kind": "x"}], host="h" * 200)) <= 64
+
+
+def ids_of(*engines: dict[str, Any]) -> list[str]:
+    config = AgentConfig.model_validate({"engines": list(engines)})
+    return [engine.engine_id for engine in config.engines]
+
+
+def test_engines_that_nobody_named_are_told_apart() -> None:
+    """By their ports, which stay whatever else is added; else by their places."""
+    urls = [{"kind": "openai", "url": f"http://127.0.0.1:{port}"} for port in (8000, 8001)]
+    assert ids_of(*urls) == ["openai-8000", "openai-8001"]
+    assert ids_of(urls[0], {"kind": "simulated"}) == ["openai", "simulated"]
+    child = {"kind": "vllm", "model": "m"}
+    assert ids_of(child, child, child) == ["vllm", "vllm-2", "vllm-3"]
+    assert ids_of(child, {**child, "id": "big"}) == ["vllm", "big"]
+    assert ids_of(urls[0], urls[0]) == ["openai", "openai-2"]
+
+
+def test_agents_of_one_command_on_one_host_get_ids_of_their_own(tmp_path: Path) -> None:
+    """The first id comes back when its holder is gone; GPUs that a process may see tell, too."""
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    first, second = claim("box-abc", environ), claim("box-abc", environ)
+    assert (first.node_id, second.node_id) == ("box-abc", "box-abc-2")
+    first.release()
+    assert claim("box-abc", environ).node_id == "box-abc"
+    config = AgentConfig.model_validate({"engines": ENGINES})
+    seen = [visible_gpus({"CUDA_VISIBLE_DEVICES": gpu}) for gpu in "01"]
+    ids = {default_node_id(config, "box", "", gpus) for gpus in [*seen, []]}
+    assert len(ids) == 3
+    (tmp_path / f"batchyard-{os.getuid()}").chmod(0o777)  # others could have their hand in it
+    assert {claim("box-abc", environ).node_id for _ in range(2)} == {"box-abc"}
 
 
 # The command line.
