@@ -87,7 +87,9 @@ class App:
         self.driver = Driver(self.core, self._cares, outbox, self._telemetry.tracer)
         self._loop = asyncio.get_running_loop()
         self._hardware = HardwareMonitor(
-            make_probe or (lambda: HostProbe(open_nvml())), self._on_gpus
+            make_probe or (lambda: HostProbe(open_nvml())),
+            self._on_gpus,
+            places=lambda: {name: care.place for name, care in self._cares.items()},
         )
         outbox.make_descriptor = self._descriptor
         outbox.make_report = self._report
@@ -224,7 +226,7 @@ class App:
 
     def _descriptor(self) -> node.NodeDescriptor:
         return report.descriptor(
-            self._config, self._hostname, self.core, self._cares, self._hardware.gpus
+            self._config, self._hostname, self.core, self._cares, self._hardware
         )
 
     def _on_gpus(self) -> None:

@@ -16,7 +16,8 @@ from batchyard.v1 import types_pb2 as types
 from node_agent import clock
 from node_agent.core import EngineSpec, Held
 from node_agent.core import events as ev
-from node_agent.engines.interface import Engine, EngineStartError, Load, Result
+from node_agent.engines.interface import Engine, EngineStartError, Load, Parent, Result
+from node_agent.gpu_owners import Place
 from node_agent.rpc.results import is_complete
 from node_agent.service_times import ServiceTimes
 
@@ -58,6 +59,7 @@ class EngineCare:
         self.service_times = ServiceTimes()
         self.started = False
         self.start_error = ""
+        self.place = Place()  # where it runs
         self.closing: set[str] = set()  # models that are to be unloaded
         self._listener: EngineListener | None = None
 
@@ -174,6 +176,8 @@ class EngineCare:
         if self._listener is None:
             return
         before, self.descriptor = self.descriptor, self.engine.describe()
+        pids = self.engine.pids if isinstance(self.engine, Parent) else ()
+        self.place = Place(tuple(pids), self.descriptor.address)
         self._listener.post(ev.EngineChanged(self.spec, self.serving))
         self._listener.engine_changed(self.engine_id, descriptor=before != self.descriptor)
 

@@ -21,7 +21,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class GpuFacts:
-    """A GPU as it is built."""
+    """A GPU as it is built, or a MIG instance of one, which has the index and uuid of its GPU."""
 
     index: int
     uuid: str = ""
@@ -44,6 +44,8 @@ class GpuSample:
     power_watts: float | None = None
     throttle_reasons: int | None = None
     uncorrected_ecc_errors: int | None = None
+    last_xid: int | None = None  # None: none was seen since the agent looks
+    pids: frozenset[int] | None = None  # that compute on it, as this process sees them
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

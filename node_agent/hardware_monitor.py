@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 
+from node_agent.gpu_owners import Place, find_owners
 from node_agent.hardware import GpuFacts, HardwareProbe, HardwareSample
 
 log = logging.getLogger("node_agent.hardware")
 
 INTERVAL_S = 1.0
+OWNERS_S = 5.0  # between two looks at who computes where
 
 
 class HardwareMonitor:
@@ -25,10 +28,16 @@ class HardwareMonitor:
         make_probe: Callable[[], HardwareProbe],
         on_gpus: Callable[[], None],
         interval_s: float = INTERVAL_S,
+        places: Callable[[], Mapping[str, Place]] = dict,
     ) -> None:
-        """`make_probe` and `on_gpus` (GPUs were found) are called in the monitor's thread."""
+        """`make_probe`, `places` (where engines run, by engine id) and `on_gpus` (GPUs were found,
+        or owners of them) are called in the monitor's thread.
+        """
         self.gpus: list[GpuFacts] = []
         self.sample: HardwareSample | None = None
+        self.owners: dict[str, tuple[int, ...]] = {}  # indexes of GPUs, by engine id
+        self._places = places
+        self._owners_at = float("-inf")
         self._make_probe = make_probe
         self._on_gpus = on_gpus
         self._interval_s = interval_s
@@ -52,7 +61,19 @@ class HardwareMonitor:
                 self._on_gpus()
             while not self._stop.is_set():
                 self.sample = probe.sample()
+                self._find_owners(self.sample)
                 self._stop.wait(self._interval_s)
         except Exception:  # hardware figures are a service, not a duty: the agent works without
             self.sample = None
             log.exception("hardware is not watched any more", extra={"event": "hardware_failed"})
+
+    def _find_owners(self, sample: HardwareSample) -> None:
+        """Engines and their GPUs; what was found stays, also while an engine is away."""
+        now = time.monotonic()
+        if not sample.gpus or now - self._owners_at < OWNERS_S:
+            return
+        self._owners_at = now
+        owners = {**self.owners, **find_owners(self._places(), sample.gpus)}
+        if owners != self.owners:
+            self.owners = owners
+            self._on_gpus()

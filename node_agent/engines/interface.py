@@ -145,6 +145,16 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class Parent(Protocol):
+    """An engine whose server is a child of the agent, or several."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Of the children that run now."""
+        ...
+
+
+@runtime_checkable
 class ModelKeeper(Protocol):
     """An engine that can load and unload models while it works.
 

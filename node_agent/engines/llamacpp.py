@@ -63,6 +63,11 @@ class LlamacppEngine(ItemwiseEngine[Call]):
         child = self._first_child()
         return child.pid if child is not None else None
 
+    @property
+    def pids(self) -> list[int]:
+        """Of its models' processes."""
+        return [s.child.pid for s in self._models.servers.values() if s.child is not None]
+
     def _first_child(self) -> LlamacppProcess | None:
         return next((s.child for s in self._models.servers.values() if s.child is not None), None)
 

@@ -67,6 +67,12 @@ class OpenaiEngine(ItemwiseEngine[Call]):
         """What it works with; for the doctor."""
         return self._server
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the server that is its child; none, where it is attached to one."""
+        child = self._server.child
+        return [child.pid] if child is not None else []
+
     def describe(self) -> node_service_pb2.EngineDescriptor:
         server, served = self._server, self._server.served
         descriptor = node_service_pb2.EngineDescriptor(

@@ -101,6 +101,11 @@ class PythonEngine:
         """Its workers."""
         return self._workers
 
+    @property
+    def pids(self) -> list[int]:
+        """Of its workers' processes."""
+        return [worker.pid for worker in self._workers if worker.pid is not None]
+
     def describe(self) -> node_service_pb2.EngineDescriptor:
         model = node_service_pb2.ModelDescriptor(
             model=self._model, task_types=self._options.task_types

@@ -10,6 +10,7 @@ from node_agent.config import AgentConfig
 from node_agent.core import Agent
 from node_agent.engine_care import EngineCare
 from node_agent.hardware import GpuFacts, GpuSample, HardwareSample
+from node_agent.hardware_monitor import HardwareMonitor
 
 
 def descriptor(
@@ -17,7 +18,7 @@ def descriptor(
     hostname: str,
     core: Agent,
     engines: Mapping[str, EngineCare],
-    gpus: list[GpuFacts],
+    hardware: HardwareMonitor,
 ) -> node.NodeDescriptor:
     """Who the node is, with its engines as they are now."""
     message = node.NodeDescriptor(
@@ -27,12 +28,14 @@ def descriptor(
         role=config.role,
         labels=config.labels,
         task_types=config.task_types,
-        gpus=[_gpu(gpu) for gpu in gpus],
+        gpus=[_gpu(gpu) for gpu in hardware.gpus],
     )
     for engine_id, care in engines.items():
         engine = message.engines.add()
         engine.CopyFrom(care.descriptor)
         engine.slots = core.engines[engine_id].slots
+        if not engine.gpu_indexes:  # nobody named them
+            engine.gpu_indexes.extend(hardware.owners.get(engine_id, ()))
     if config.price_per_hour is not None:
         message.price_per_hour.currency = config.price_per_hour.currency
         message.price_per_hour.micros = config.price_per_hour.micros
@@ -135,4 +138,5 @@ GPU_VALUES = (
     "power_watts",
     "throttle_reasons",
     "uncorrected_ecc_errors",
+    "last_xid",
 )

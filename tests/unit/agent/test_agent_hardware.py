@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -12,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from node_agent import hardware
-from node_agent.hardware import FixedProbe, GpuFacts, HardwareSample, HostProbe
+from node_agent import hardware, nvml
+from node_agent.gpu_owners import Place, find_owners
+from node_agent.hardware import FixedProbe, GpuFacts, GpuSample, HardwareSample, HostProbe
 from node_agent.hardware_monitor import HardwareMonitor
 from node_agent.nvml import NvmlProbe, open_nvml
 
@@ -75,6 +79,10 @@ def says(value: Any) -> Callable[..., Any]:
     return lambda *_: value
 
 
+def refuses(*_: Any) -> Any:
+    raise FakeNvmlError("not supported")
+
+
 def fake_nvml(**overrides: Any) -> Any:
     """A library with one GPU that answers everything."""
     answers: dict[str, Any] = {
@@ -90,17 +98,21 @@ def fake_nvml(**overrides: Any) -> Any:
         "nvmlDeviceGetPowerUsage": says(250_500),
         "nvmlDeviceGetCurrentClocksEventReasons": says(4),
         "nvmlDeviceGetTotalEccErrors": says(0),
+        "nvmlDeviceGetComputeRunningProcesses": says([SimpleNamespace(pid=17)]),
+        "nvmlDeviceGetMigMode": refuses,
+        "nvmlDeviceGetSupportedEventTypes": says(8 | 1),
+        "nvmlEventSetCreate": says("events"),
+        "nvmlDeviceRegisterEvents": says(None),
+        "nvmlEventSetWait_v2": refuses,
     }
     constants = {
         "NVML_TEMPERATURE_GPU": 0,
         "NVML_MEMORY_ERROR_TYPE_UNCORRECTED": 1,
         "NVML_VOLATILE_ECC": 0,
+        "NVML_DEVICE_MIG_ENABLE": 1,
+        "nvmlEventTypeXidCriticalError": 8,
     }
     return SimpleNamespace(NVMLError=FakeNvmlError, **{**answers, **constants, **overrides})
-
-
-def refuses(*_: Any) -> Any:
-    raise FakeNvmlError("not supported")
 
 
 def test_a_gpu_is_read_whole() -> None:
@@ -113,6 +125,8 @@ def test_a_gpu_is_read_whole() -> None:
     assert sample.power_watts == 250.5
     assert sample.throttle_reasons == 4
     assert sample.uncorrected_ecc_errors == 0  # known to be none, which differs from unknown
+    assert sample.pids == {17}
+    assert sample.last_xid is None  # none was seen, which is not that there was none
 
 
 def test_a_value_that_the_driver_refuses_is_unknown_and_costs_no_other() -> None:
@@ -126,6 +140,87 @@ def test_a_value_that_the_driver_refuses_is_unknown_and_costs_no_other() -> None
     assert sample.uncorrected_ecc_errors is None
     assert sample.utilization is None
     assert sample.temperature_celsius == 61
+
+
+def test_critical_errors_are_kept_by_gpu() -> None:
+    """Events come in a queue; others than XIDs, and of GPUs that are not watched, are passed by."""
+    queue: list[Any] = []
+
+    def wait(_events: Any, timeout_ms: int) -> Any:
+        assert timeout_ms == 0
+        return queue.pop(0) if queue else refuses()
+
+    uuids = {"handle 0": "GPU-0", "handle 1": "GPU-1", "other": "GPU-9"}
+    library = fake_nvml(
+        nvmlDeviceGetCount=says(2), nvmlDeviceGetUUID=uuids.get, nvmlEventSetWait_v2=wait
+    )
+    probe = NvmlProbe(library)
+    probe.gpus()
+    assert [sample.last_xid for sample in probe.samples()] == [None, None]
+    for device, kind, data in (("handle 1", 8, 48), ("handle 1", 8, 79), ("handle 0", 1, 5)):
+        queue.append(SimpleNamespace(device=device, eventType=kind, eventData=data))
+    queue.append(SimpleNamespace(device="other", eventType=8, eventData=13))
+    assert [sample.last_xid for sample in probe.samples()] == [None, 79]
+    assert [sample.last_xid for sample in probe.samples()] == [None, 79]  # the last one stays
+
+
+def test_divided_gpu_is_shown_by_its_instances() -> None:
+    def uuid(handle: str) -> str:
+        return f"MIG-{handle}" if handle.startswith("part") else "GPU-1"
+
+    def part(_handle: str, place: int) -> str:
+        return f"part {place}" if place in (0, 2) else refuses()
+
+    def memory(handle: str) -> Any:
+        return SimpleNamespace(used=0, total=(1 if handle.startswith("part") else 8) * GIB)
+
+    library = fake_nvml(
+        nvmlDeviceGetMigMode=says([1, 1]),
+        nvmlDeviceGetMaxMigDeviceCount=says(7),
+        nvmlDeviceGetMigDeviceHandleByIndex=part,
+        nvmlDeviceGetUUID=uuid,
+        nvmlDeviceGetMemoryInfo=memory,
+    )
+    first, second = NvmlProbe(library).gpus()
+    assert (first.mig_uuid, second.mig_uuid) == ("MIG-part 0", "MIG-part 2")
+    assert {(gpu.index, gpu.uuid, gpu.memory_bytes) for gpu in (first, second)} == {
+        (0, "GPU-1", GIB)
+    }
+    (sample,) = NvmlProbe(library).samples()
+    assert sample.memory_total_bytes == 8 * GIB
+
+
+def test_every_name_that_is_used_is_the_bindings_own() -> None:
+    """The double above must not invent functions."""
+    binding = pytest.importorskip("pynvml")
+    used = set(re.findall(r"nvml\.(nvml\w+|NVML\w+)", Path(nvml.__file__).read_text()))
+    assert {name for name in used if not hasattr(binding, name)} == set()
+    assert used <= set(vars(fake_nvml())) | {
+        "nvmlDeviceGetMaxMigDeviceCount",
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+    }
+
+
+def test_gpus_belong_to_the_engine_whose_process_computes_there() -> None:
+    """By children, or by who listens at an address here; what cannot be told is left out."""
+    me = os.getpid()
+    gpus = [
+        GpuSample(index=0, pids=frozenset({me})),
+        GpuSample(index=1, pids=frozenset({me, 1})),
+        GpuSample(index=2, pids=frozenset()),
+        GpuSample(index=3),
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        places = {
+            "child": Place(pids=(me,)),
+            "attached": Place(address=address),
+            "elsewhere": Place(address="http://gpu-7.example.org:8000"),
+            "gone": Place(pids=(2**22 + 1,)),
+            "inside": Place(),
+        }
+        assert find_owners(places, gpus) == {"child": (0, 1), "attached": (0, 1)}
+    assert find_owners({"child": Place(pids=(me,))}, [GpuSample(index=3)]) == {}
 
 
 def test_the_older_name_of_throttle_reasons_still_answers() -> None:
