@@ -80,6 +80,7 @@ class Load:
     waiting: int | None = None
     kv_utilization: float | None = None  # 0..1
     prefix_cache_hit_ratio: float | None = None  # 0..1
+    prefill_backlog_tokens: int | None = None  # of prompts that it holds, not taken in yet
     preemptions: int | None = None  # inside the engine, since its start
     prompt_tokens_per_s: float | None = None
     output_tokens_per_s: float | None = None

@@ -113,6 +113,8 @@ class LlamacppEngine(ItemwiseEngine[Call]):
             output_tokens_per_s=total.output_tokens_per_s,
             model_states=models.states(),
         )
+        if serving:
+            load.prefill_backlog_tokens = self._works.prefill_left
         if total.deferred is not None:
             load.waiting = total.deferred + self._works.waiting_inputs
         return load

@@ -106,6 +106,8 @@ class OpenaiEngine(ItemwiseEngine[Call]):
             output_tokens_per_s=sample.output_tokens_per_s,
             model_states={m.name: self._state(m) for m in server.served.models.values()},
         )
+        if server.served.traits.tells_progress and server.health == SERVING:
+            load.prefill_backlog_tokens = self._works.prefill_left
         if sample.waiting is not None:
             load.waiting = sample.waiting + self._works.waiting_inputs
         elif self._works.waiting_inputs:

@@ -64,6 +64,7 @@ class StreamedAnswer:
         self._output_tokens: int | None = None  # of all choices, by usage
         self._cached_tokens: int | None = None
         self._prefill_s: float | None = None
+        self.prefill_left = 0  # tokens of the prompt that it says it has not taken in yet
         self._decode_s: float | None = None
         self.done = False  # the server says that nothing will follow
 
@@ -139,6 +140,9 @@ class StreamedAnswer:
         if progress:
             self._input_tokens = progress["total"]
             self._cached_tokens = progress["cache"]
+            self.prefill_left = max(0, progress["total"] - progress.get("processed", 0))
+        else:
+            self.prefill_left = 0
         if timings:
             self._input_tokens = timings["cache_n"] + timings["prompt_n"]
             self._cached_tokens = timings["cache_n"]

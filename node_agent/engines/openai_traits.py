@@ -91,6 +91,11 @@ class Traits(_Row):
     load: Loading | None = None
     unload: Loading | None = None
 
+    @property
+    def tells_progress(self) -> bool:
+        """Whether it tells, as it goes, how much of a prompt it has taken in."""
+        return bool(self.stream_body.get("return_progress"))
+
 
 @cache
 def all_traits() -> dict[str, Traits]:

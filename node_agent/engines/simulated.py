@@ -90,6 +90,8 @@ class SimulatedEngine:
             model_states=dict.fromkeys(self._models, _MODEL_STATES[self._health]),
             profiles=dict.fromkeys(self._models, self._profile) if self._profile else {},
         )
+        unread = (run for run in self._runs.values() if run.started_at is None)
+        load.prefill_backlog_tokens = sum(run.plan.input_tokens for run in unread)
         load.model_states.update(dict.fromkeys(self._loading, types_pb2.MODEL_STATE_LOADING))
         if self._clock.is_stalled:
             load.health = node_service_pb2.ENGINE_HEALTH_STALLED

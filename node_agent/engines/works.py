@@ -95,6 +95,11 @@ class Works(Generic[Call]):
         """Inputs that are held and do not run."""
         return self.held_inputs - self.running_inputs
 
+    @property
+    def prefill_left(self) -> int:
+        """Tokens of prompts that run and are not taken in yet, as far as their answers tell."""
+        return sum(getattr(work.answer, "prefill_left", 0) for work in self._works.values())
+
     def has_room(self, inputs: int) -> bool:
         """Whether so many more may be held."""
         return self.held_inputs + inputs <= self._slots() + self._look_ahead

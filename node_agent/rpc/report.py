@@ -97,6 +97,8 @@ def _fill_load(message: node.EngineLoad, care: EngineCare) -> None:
         message.prefix_cache_hit_ratio = load.prefix_cache_hit_ratio
     if load.preemptions is not None:
         message.preemptions = load.preemptions
+    if load.prefill_backlog_tokens is not None:
+        message.prefill_backlog_tokens = load.prefill_backlog_tokens
     if load.prompt_tokens_per_s is not None:
         message.prompt_tokens_per_second = load.prompt_tokens_per_s
     if load.output_tokens_per_s is not None:

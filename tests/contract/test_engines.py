@@ -350,6 +350,19 @@ async def test_load_follows_the_work(start: Start, kind: Kind) -> None:
     await bench.until_idle()
 
 
+async def test_prompts_that_are_not_read_yet_are_counted(start: Start, kind: Kind) -> None:
+    """The backlog of prompts shrinks to nothing while they are read, and is never made up."""
+    bench = await start(look_ahead=1)
+    backlog = lambda: bench.engine.load().prefill_backlog_tokens  # noqa: E731
+    assert backlog() == 0
+    held = [bench.item(kind.long_prompt, stream=True, max_tokens=2) for _ in range(SLOTS)]
+    ids = bench.submit(*held, bench.item(kind.long_prompt, max_tokens=2))
+    await bench.sink.until(lambda: backlog())
+    for dispatch_id in ids:
+        bench.engine.cancel(dispatch_id, types_pb2.ERROR_REASON_CANCELLED_BY_CLIENT)
+    await bench.sink.until(lambda: backlog() == 0)
+
+
 async def test_descriptor_says_what_it_can(start: Start, kind: Kind) -> None:
     bench = await start()
     descriptor = bench.engine.describe()
