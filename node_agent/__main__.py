@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             if options.doctor:
-                return runner.run(serve.examine(loaded))
+                return runner.run(serve.examine(loaded, options.doctor))
             return runner.run(serve.until_drained(loaded, exit_with_stdin=options.exit_with_stdin))
     finally:
         writer.stop()

@@ -22,7 +22,7 @@ class Arguments:
     config: Path | None
     flags: dict[str, Any]  # nested, as in the file
     check: bool
-    doctor: bool
+    doctor: str  # form of what it says; empty: it is not asked
     show: bool
     exit_with_stdin: bool
 
@@ -50,7 +50,7 @@ def parse(argv: list[str] | None = None) -> Arguments:
         config=config,
         flags=flags,
         check=bool(check),
-        doctor=options.doctor,
+        doctor=options.doctor or "",
         show=options.show_config,
         exit_with_stdin=options.exit_with_stdin,
     )
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         help="any key of the file, dotted; the value is YAML")  # fmt: skip
     add("--check-config", nargs="?", const=True, type=Path, metavar="FILE",
         help="check the configuration (of FILE) and exit: 0 good, 1 not")  # fmt: skip
-    add("--doctor", action="store_true",
+    add("--doctor", nargs="?", const="text", choices=("text", "json"),
         help="look at the engines, GPUs and the scheduler, say what to mend, and exit")  # fmt: skip
     add("--show-config", action="store_true",
         help="print every value in force and where it comes from, and exit")  # fmt: skip

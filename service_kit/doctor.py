@@ -18,6 +18,13 @@ class Finding:
         mark = {True: "ok  ", False: "FAIL", None: "note"}[self.sound]
         return f"{mark}  {self.what}" + (f"\n      -> {self.remedy}" if self.remedy else "")
 
+    def row(self) -> dict[str, str]:
+        """As a row of `batchyard doctor`; what is before the first ": " is what was looked at."""
+        check, _, says = self.what.partition(": ")
+        note = "warning" if self.remedy else "ok"
+        result = {True: "ok", False: "failed", None: note}[self.sound]
+        return {"check": check, "result": result, "says": says, "fix": self.remedy}
+
 
 def say(finding: Finding) -> bool:
     """Print it at once; whether it fails."""

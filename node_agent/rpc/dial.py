@@ -55,15 +55,16 @@ class Dialer:
         return self._files.identity.node_id if self._files is not None else ""
 
     @asynccontextmanager
-    async def stream(self, address: str) -> AsyncIterator[Any]:
-        """A new channel and the stream on it: a channel that is stuck is not used again.
+    async def stream(self, address: str, more: Metadata = ()) -> AsyncIterator[Any]:
+        """A new channel and the stream on it: a channel that is stuck is not used again. `more`
+        goes with its opening.
 
         Raises:
             DialError: the token cannot be read now.
         """
         metadata = self._metadata()
         async with self.channel(address) as channel:
-            call: Any = channel.stream_stream(METHOD)(metadata=metadata)
+            call: Any = channel.stream_stream(METHOD)(metadata=(*metadata, *more))
             try:
                 yield call
             finally:

@@ -13,6 +13,7 @@ does not read has taken what was written.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -35,6 +36,7 @@ from scheduler_service.rpc.ports import NodeSession, Tracer
 from scheduler_service.security.access import JoinRefused
 from scheduler_service.security.principals import Principal, current
 from scheduler_service.security.refusals import Place, Refusals
+from service_kit import greeting
 
 log = logging.getLogger(__name__)
 
@@ -178,11 +180,29 @@ class NodePort:
         stream = _Stream(self, context)
         self._streams[stream] = task
         try:
+            # An agent that is gone already is noticed by its reader.
+            with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
+                await context.send_initial_metadata(self._greeting(context))
             if self._closed is not None:
                 stream.session.say_goodbye(self._closed[0], reconnect=self._closed[1])
             await stream.serve()
         finally:
             del self._streams[stream]
+
+    def _greeting(self, context: Context) -> list[tuple[str, str]]:
+        """What anybody learns who may open a stream, before a Hello."""
+        now = self.clock.wall_ns(self.clock.now())
+        told = [
+            (greeting.VERSION, self.version),
+            (greeting.TIME_NS, str(now)),
+            (greeting.MESSAGE_BYTES, str(self.settings.max_message_bytes)),
+        ]
+        asked = dict(context.invocation_metadata() or ()).get(greeting.ASKED_ID)
+        if asked is not None:
+            peers = (s.peer for (node_id, _), s in self.sessions.items() if node_id == asked
+                     and isinstance(s, AgentSession))  # fmt: skip
+            told.append((greeting.HELD_BY, next(peers, "")))
+        return told
 
     def holder(self, newcomer: AgentSession) -> str:
         """Address of the agent that has the newcomer's node id."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +26,15 @@ async def doctor(*flags: str) -> tuple[int, str]:
     return process.returncode or 0, out.decode()
 
 
+async def of_batchyard(*words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "batchyard.cli", *words, env={**os.environ, **(env or {})},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, fault = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, out.decode() or fault.decode()
+
+
 async def test_sound_host_is_told_so_with_what_was_found() -> None:
     async with hostile_server() as server, cluster() as running:
         node = running.addresses["node"]
@@ -32,7 +44,34 @@ async def test_sound_host_is_told_so_with_what_was_found() -> None:
         assert "model m, context 4096" in text
         assert "16 slots (assumed)" in text
         assert "--scheduling-policy priority" in text
-        assert "connected in" in text
+        assert f"scheduler: {node} answers in" in text
+        assert "no connected agent has it" in text
+        assert "s from the scheduler's" in text
+        assert "messages: up to 64 MiB" in text
+        await running.agent("taken")
+        own = ("--scheduler", node, "--engine", "simulated", "--node-id", "taken")
+        code, text = await of_batchyard("doctor", "--agent", *own, "-o", "json")
+        assert code == 0, text
+        rows = {row["check"]: row for row in json.loads(text)["checks"]}
+        assert rows["engine simulated"]["result"] == "ok"
+        assert rows["name"]["result"] == "warning"
+        assert "taken is connected, from ipv4:127.0.0.1:" in rows["name"]["says"]
+        assert [n.node_id async for n in running.admin.nodes()] == ["taken"]  # it joined nothing
+
+
+async def test_host_is_examined_as_what_is_set_up_there(tmp_path: Path) -> None:
+    """With an agent's file and nothing said, as a node."""
+    folder = tmp_path / "batchyard"
+    folder.mkdir()
+    (folder / "agent.yaml").write_text(
+        f"scheduler: {{address: '127.0.0.1:{free_port()}'}}\nengines: [{{kind: simulated}}]\n"
+    )
+    code, text = await of_batchyard("doctor", "-o", "json", env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert code == 1
+    rows = {row["check"]: row for row in json.loads(text)["checks"]}
+    assert rows["scheduler"]["result"] == "failed"
+    assert "is this its node port" in rows["scheduler"]["fix"]
+    assert "client port" not in rows
 
 
 async def test_what_is_missing_comes_with_its_remedy() -> None:

@@ -28,7 +28,7 @@ ENTRIES = {
         _AT + "policy:policies", "Show, compare and apply policies, live.", ("policies",)
     ),
     "debug": Entry(_AT + "debug:debug", "Set the log level; write a dump to send along."),
-    "doctor": Entry(_AT + "doctor:doctor", "Check the scheduler and the way to it."),
+    "doctor": Entry(_AT + "doctor:doctor", "Check a scheduler, or this host as a node."),
     "requests": Entry(_AT + "requests:requests", "List, show, cancel requests.", ("request",)),
     "explain": Entry(_AT + "explain:explain", "Why a request waits, or what was decided for it."),
     "jobs": Entry(_AT + "jobs:jobs", "Store many requests, fetch their results.", ("job",)),
