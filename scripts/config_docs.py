@@ -118,7 +118,13 @@ def _table(model: type[BaseModel]) -> str:
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """What stands under each field."""
+    """What stands under each field, its own or one that it has from another section."""
+    (parent, *_) = model.__bases__
+    inherited = parent is not BaseModel and issubclass(parent, BaseModel)
+    return (_docstrings(parent) if inherited else {}) | _own_docstrings(model)
+
+
+def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(body, ast.ClassDef)
     found = {}
