@@ -34,7 +34,7 @@ Written by `make experiments`; the text of each section is that of its module in
 alone plays in real time:
 
 ```
-make experiments                                           # all of them, and this page: {minutes}
+make experiments                                           # all, and this page: 45 minutes
 .venv/bin/python -m simulator.experiments e3               # one, on the terminal
 .venv/bin/python -m simulator.experiments e3 --short       # small; proves less
 .venv/bin/python -m simulator.experiments e3 --document    # one, and its part of this page
@@ -71,12 +71,10 @@ def page(experiments: Mapping[str, Experiment]) -> str:
     sections = [_section(experiments[name], found) for name, found in kept.items() if found]
     rows = [row for found in kept.values() if found for row in found["rows"]]
     failed = sum(not row["passed"] for row in rows)
-    minutes = sum(found["seconds"] for found in kept.values() if found) / 60
     summary = f"{len(rows)} predictions, of which {len(rows) - failed} hold."
     if failed:
         summary += f" **{failed} do not**; they are marked, and what is known of it is said there."
     head = _HEAD.format(
-        minutes=f"about {minutes:.0f} minutes on two cores",
         summary=summary,
         commits=_commits(
             {n: found.get("commit", "one before") for n, found in kept.items() if found}
@@ -132,5 +130,5 @@ def _section(experiment: Experiment, found: dict[str, Any]) -> str:
     for name, (title, text) in found["charts"].items():
         parts += [f"![{title}](experiments/{experiment.name}-{name}.svg)", "", text, ""]
     parts += [markdown([Row(**row) for row in found["rows"]]), ""]
-    parts += [f"It took {found['seconds']} s.", ""]
+    parts += [f"It took {found['seconds']} s, beside what else the machine did.", ""]
     return "\n".join(parts)
