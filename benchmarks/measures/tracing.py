@@ -40,11 +40,13 @@ Detail = dict[str, float | int | str]
 async def measure(bench: Bench) -> list[Measured]:
     """The lines tracing.* and black_hole.*."""
     turn_s = bench.round_s if bench.quick else TURN_S
-    async with (
-        bench.fresh_scheduler() as scheduler,
-        bench.fresh_agent(scheduler, INSTANT, slots=256),
-        _loaded(scheduler) as off,
-    ):
+    async with contextlib.AsyncExitStack() as up:
+        if bench.quick:
+            scheduler = await bench.scheduler(INSTANT)
+        else:  # of its own, for the shared one has other agents, too
+            scheduler = await up.enter_async_context(bench.fresh_scheduler())
+            await up.enter_async_context(bench.fresh_agent(scheduler, INSTANT, slots=256))
+        off = await up.enter_async_context(_loaded(scheduler))
         return [*await _costs(bench, off, turn_s), *await _black_hole(bench, off, turn_s)]
 
 
