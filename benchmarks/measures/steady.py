@@ -55,6 +55,7 @@ async def measure(bench: Bench) -> list[Measured]:
         "requests": requests,
         "at_the_end_mb": round(readings[-1] / 1e6, 1),
         "when_full_mb": round(rest[0] / 1e6, 1),
+        "rss_mb": " ".join(f"{each / 1e6:.1f}" for each in readings[4::5]),  # each twentieth
         "left_in_queue": left,
     }
     return [Measured("steady.growth", [each], detail=detail)]
