@@ -17,7 +17,7 @@ from node_agent.hardware import GpuFacts, HardwareProbe, HardwareSample
 log = logging.getLogger("node_agent.hardware")
 
 INTERVAL_S = 1.0
-OWNERS_S = 5.0  # between two looks at who computes where
+OWNERS_S = 5.0  # between two looks at who computes where, unless an engine moved
 
 
 class HardwareMonitor:
@@ -38,6 +38,7 @@ class HardwareMonitor:
         self.owners: dict[str, tuple[int, ...]] = {}  # indexes of GPUs, by engine id
         self._places = places
         self._owners_at = float("-inf")
+        self._seen: dict[str, Place] = {}  # where engines ran at the last look for owners
         self._make_probe = make_probe
         self._on_gpus = on_gpus
         self._interval_s = interval_s
@@ -69,11 +70,12 @@ class HardwareMonitor:
 
     def _find_owners(self, sample: HardwareSample) -> None:
         """Engines and their GPUs; what was found stays, also while an engine is away."""
-        now = time.monotonic()
-        if not sample.gpus or now - self._owners_at < OWNERS_S:
+        now, places = time.monotonic(), dict(self._places())
+        moved = places != self._seen
+        if not sample.gpus or (not moved and now - self._owners_at < OWNERS_S):
             return
-        self._owners_at = now
-        owners = {**self.owners, **find_owners(self._places(), sample.gpus)}
+        self._owners_at, self._seen = now, places
+        owners = {**self.owners, **find_owners(places, sample.gpus)}
         if owners != self.owners:
             self.owners = owners
             self._on_gpus()
