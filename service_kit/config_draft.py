@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from service_kit import bounded_yaml
+
 Where = Callable[[str], str]  # where a source has the value of a path
 
 
@@ -48,10 +50,9 @@ class Draft:
     def read_text(self, text: str, source: str) -> bool:
         """Lay the values of a file's text, each with its line; False: nothing of it can be read."""
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-            content = yaml.safe_load(text)
-        except yaml.YAMLError as fault:
-            self.problems.append(f"{source}: is not YAML: {' '.join(str(fault).split())}")
+            node, content = bounded_yaml.read(text)
+        except bounded_yaml.Unreadable as fault:
+            self.problems.append(f"{source}: {fault}")
             return False
         if not isinstance(content, dict | None):
             self.problems.append(f"{source}: must be a mapping of keys to values")
@@ -65,8 +66,8 @@ class Draft:
     def read_value(self, path: str, text: str, source: str) -> None:
         """Lay one value, written as YAML."""
         try:
-            content: Any = yaml.safe_load(text)
-        except yaml.YAMLError:
+            _, content = bounded_yaml.read(text)
+        except bounded_yaml.Unreadable:
             self.problems.append(f"{path} ({source}): {text!r} is not YAML; put it in quotes")
             return
         for key in reversed(path.split(".")):
@@ -107,9 +108,10 @@ def _lay(
             origins.setdefault(path, where(path))
             _lay(into[key], value, where, origins, f"{path}.")
         else:
+            if key in into:
+                for old in [old for old in origins if old.startswith((f"{path}.", f"{path}["))]:
+                    del origins[old]
             into[key] = value
-            for old in [old for old in origins if old.startswith((f"{path}.", f"{path}["))]:
-                del origins[old]
             origins[path] = where(path)
             for index in range(len(value) if isinstance(value, list) else 0):
                 origins[f"{path}[{index}]"] = where(f"{path}[{index}]")

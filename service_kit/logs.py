@@ -46,6 +46,8 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
         message = record.getMessage()[:MAX_LINE]
+        if not self._as_json:
+            message = _on_one_line(message)
         if record.exc_info:
             message = f"{message}\n{self.formatException(record.exc_info)}"
         fields = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
@@ -148,7 +150,17 @@ def set_level(level: str, logger: str = "") -> None:
         logging.getLogger(name).setLevel(LEVELS[level])
 
 
+def _on_one_line(message: str) -> str:
+    """What others named may hold line ends, to look like lines of their own, or move a terminal."""
+    if message.isprintable():
+        return message
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    return "".join(escaped)
+
+
 def _short(value: object) -> str:
     text = str(value)
     text = text if len(text) <= 200 else f"{text[:200]}..."
-    return json.dumps(text, ensure_ascii=False) if " " in text or "\n" in text else text
+    if text.isprintable() and " " not in text:
+        return text
+    return _on_one_line(json.dumps(text, ensure_ascii=False))

@@ -1,14 +1,21 @@
-"""Where does Prometheus find an agent's metrics? On a port of their own, if it was asked for."""
+"""Where does Prometheus find an agent's metrics? On a port of their own, if it was asked for.
+
+On loopback it answers to names of this machine only: a page that somebody's browser got from
+elsewhere can have its own name point here, and would then read what this port shows.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from service_kit.addresses import is_local_name
+from service_kit.loopback import is_loopback
 from service_kit.metrics import Collect
 
 if TYPE_CHECKING:
     from aiohttp import web
+    from aiohttp.typedefs import Handler
 
 
 class MetricsPort:
@@ -38,7 +45,14 @@ class MetricsPort:
         async def healthz(_request: web.Request) -> web.Response:
             return web.json_response({"status": "ok"})
 
-        app = web.Application(client_max_size=1024)
+        @web.middleware
+        async def only_here(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if is_loopback(host) and not is_local_name(request.host):
+                text = "this port is for this machine: ask for localhost"
+                return web.json_response({"error": text}, status=403)
+            return await handler(request)
+
+        app = web.Application(client_max_size=1024, middlewares=[only_here])
         app.add_routes([web.get("/metrics", page), web.get("/healthz", healthz)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()

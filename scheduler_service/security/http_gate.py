@@ -9,7 +9,6 @@ would then read what this port shows.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ from scheduler_service.security.access import Access
 from scheduler_service.security.principals import LOCAL, NOBODY, Principal, become
 from scheduler_service.security.refusals import Place, Refusals
 from scheduler_service.security.rules import HTTP, Rule
+from service_kit.addresses import is_local_name
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -102,7 +102,7 @@ class HttpGate:
         principal = LOCAL if self._access is None else self._known(request)
         if rule is not None and rule.open:
             return principal or NOBODY
-        if self._checks_host and not _is_local_name(request.host):
+        if self._checks_host and not is_local_name(request.host):
             return 403, (
                 f"this port is for this machine, not for {request.host[:HOST_MAX]!r}: ask for "
                 "localhost, or let callers authenticate (auth.file)"
@@ -128,18 +128,3 @@ class HttpGate:
         if self._access is None or text[: len(_SCHEME)].lower() != _SCHEME:
             return None
         return self._access.by_token(text[len(_SCHEME) :].strip())
-
-
-def _is_local_name(host: str) -> bool:
-    """Whether a Host header names an address, or this machine. Addresses cannot be made to point
-    elsewhere.
-    """
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-    bare = name.strip("[]").lower()
-    if bare in ("localhost", "") or bare.endswith(".localhost"):
-        return True
-    try:
-        ipaddress.ip_address(bare)
-    except ValueError:
-        return False
-    return True

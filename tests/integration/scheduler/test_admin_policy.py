@@ -202,3 +202,12 @@ async def test_a_fresh_core_after_a_fault_runs_by_the_policy_that_was_applied() 
         await served.stub.UpdatePolicy(update(FIFO))
         assert world.fault is not None
         assert world.driver.scheduler.state.policies.ordering == Fifo()
+
+
+async def test_a_text_that_is_made_to_grow_is_refused_and_changes_nothing() -> None:
+    async with serving(SmallWorld()) as served:
+        before = await get(served)
+        laughs = "\n".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))
+        assert "more than 10000" in await refused_text(served, update(f"a0: &a0 [x]\n{laughs}"))
+        assert "longer than 65536" in await refused_text(served, update("#" * 65_537))
+        assert await get(served) == before

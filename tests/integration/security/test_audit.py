@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from tests.integration.security.secured import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 REASON = "because of a new disk"
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
+WORDY = "scheduler_service.effects"  # a logger
 SERVICE = "batchyard.v1.AdminService"
 # In this order: what each RPC that changes something is asked, and the event that it leaves.
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
@@ -44,7 +46,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "ResumePool": ({"pool": MODEL}, "pool_resumed"),
     "FreezeAutoscale": ({"pool": MODEL}, "autoscale_frozen"),
     "UnfreezeAutoscale": ({"pool": MODEL}, "autoscale_unfrozen"),
-    "SetLogLevel": ({"level": "info", "logger": "scheduler_service.effects"}, "log_level_set"),
+    "SetLogLevel": ({"level": "info", "logger": WORDY}, "log_level_set"),
     "UpdatePolicy": ({"policy": Policy(yaml="queue: {headroom: 1}")}, "policy_updated"),
     "LoadModel": ({"node_id": "n1", "model": "late"}, "model_load"),
     "UnloadModel": ({"node_id": "n1", "model": "late"}, "model_unload"),
@@ -100,6 +102,9 @@ async def test_every_change_is_an_event_with_principal_and_reason(
             await held
         silence = SetLogLevelRequest(level="error", logger="scheduler_service.audit_log")
         assert await code_of(stub.SetLogLevel(silence, **how)) is INVALID
+        unsaid = SetLogLevelRequest(level="trace", logger=WORDY, reason="x" * 257)
+        assert await code_of(stub.SetLogLevel(unsaid, **how)) is INVALID
+        assert logging.getLogger(WORDY).level == logging.INFO  # what is not told is not done
         secret = CordonNodeRequest(node_id="n1", reason=f"instead of {alice}")
         assert await code_of(stub.CordonNode(secret, **how)) is INVALID
     assert alice not in caplog.text

@@ -37,6 +37,13 @@ def test_a_text_line_quotes_what_has_spaces_and_is_never_endless() -> None:
     assert len(line) < 2200
 
 
+def test_what_others_named_makes_no_line_of_its_own_and_moves_no_terminal() -> None:
+    text = logs.LineFormatter(as_json=False)
+    line = text.format(record("loads m\nby admin: \x1b[2J \x9b1A 模型", pool="m\n\x9b1A"))
+    assert line.isprintable()
+    assert "loads m\\nby admin: \\x1b[2J \\x9b1A 模型" in line
+
+
 def test_lines_are_written_by_a_thread_and_flushed_at_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
