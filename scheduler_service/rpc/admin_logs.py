@@ -47,10 +47,9 @@ class AdminLogs:
             raise Refused(f"a logger begins with {' or '.join(logs.OURS)}", field="logger")
         if logger == audit_log.LOGGER:
             raise Refused("what operators do is always logged", field="logger")
-        where = ""
+        answer, where = None, ""
         if request.node_id:
-            await self._tell_agent(request)
-            where = f" on {request.node_id}"
+            answer, where = self._tell_agent(request), f" on {request.node_id}"
         else:
             level = level or self._level
             logs.set_level(level, logger)
@@ -59,16 +58,19 @@ class AdminLogs:
             "logger": f"{logger or 'all'}{where}",
             "reason": why,
         }
+        # Before the agent answers: it does so also if the caller is gone, or late.
         self._reports.eventlog.tell(
             records.LOG_LEVEL_SET, self._clock.now(), principal=principal_of(context), data=data
         )
+        if answer is not None:
+            await _answered(answer, request.node_id)
         return pb.SetLogLevelResponse()
 
-    async def _tell_agent(self, request: pb.SetLogLevelRequest) -> None:
-        """Send it as a command, and wait for the answer.
+    def _tell_agent(self, request: pb.SetLogLevelRequest) -> asyncio.Future[types_pb2.Error | None]:
+        """Send it as a command; return what will have its answer.
 
         Raises:
-            Refused: there is no such node, its agent refuses, or does not answer.
+            Refused: there is no such node, or its agent cannot do it, or not now.
         """
         node, session = able_session(self._reports, self._find, request.node_id, "set_log_level")
         answer: asyncio.Future[types_pb2.Error | None] = asyncio.get_running_loop().create_future()
@@ -80,15 +82,25 @@ class AdminLogs:
         asked = node_service_pb2.SetLogLevel(level=request.level, logger=request.logger)
         try:
             session.commands.send(node_service_pb2.Command(set_log_level=asked), answered, _nothing)
-            error = await asyncio.wait_for(answer, ANSWER_S)
         except TooManyCommands:
             text = f"the agent of {node.node_id!r} has too many commands to answer"
             raise Refused(text, reason=Reason.ENGINE_BUSY) from None
-        except TimeoutError:
-            text = f"the agent of {node.node_id!r} does not answer within {ANSWER_S:g} s"
-            raise Refused(text, reason=Reason.ENGINE_BUSY) from None
-        if error is not None:
-            raise Refused(error.message, field="level", metadata=dict(error.metadata))
+        return answer
+
+
+async def _answered(answer: asyncio.Future[types_pb2.Error | None], node_id: str) -> None:
+    """Wait until the agent has done it.
+
+    Raises:
+        Refused: it refuses, or does not answer.
+    """
+    try:
+        error = await asyncio.wait_for(answer, ANSWER_S)
+    except TimeoutError:
+        text = f"the agent of {node_id!r} does not answer within {ANSWER_S:g} s"
+        raise Refused(text, reason=Reason.ENGINE_BUSY) from None
+    if error is not None:
+        raise Refused(error.message, field="level", metadata=dict(error.metadata))
 
 
 def _nothing() -> None:
