@@ -99,7 +99,7 @@ class LlamacppModels:
             raise _refusal(types_pb2.ERROR_REASON_INVALID_ARGUMENT, text)
         try:
             path = self._options.find_model(name, str(options.get("file", "")))
-        except ValueError as error:
+        except (ValueError, OSError) as error:  # OSError: a name that no file can have
             reason = types_pb2.ERROR_REASON_RESOURCE_NOT_FOUND
             raise _refusal(reason, str(error)) from error
         former = self.servers.get(name)

@@ -169,6 +169,10 @@ async def test_the_log_level_of_an_agent_is_set_and_what_it_refuses_is_told(site
     (event,) = (await site.stub.ListEvents(wanted)).events
     assert event.message == "log level of node_agent.core on n1: debug"
     assert event.reason == "a look"
+    gone = asyncio.ensure_future(site.stub.SetLogLevel(asked))
+    await site.agent.expect("commands")
+    gone.cancel()  # the agent does it all the same
+    assert len((await site.stub.ListEvents(wanted)).events) == 2
     call = asyncio.ensure_future(refusal(site.stub.SetLogLevel(asked)))
     (command,) = await site.agent.expect("commands")
     no = types_pb2.Error(reason=types_pb2.ERROR_REASON_INVALID_ARGUMENT, message="no")
