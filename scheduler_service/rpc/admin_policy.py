@@ -68,6 +68,7 @@ class AdminPolicy:
     ) -> pb.UpdatePolicyResponse:
         """Put another one in force, or say what that would do."""
         why = filters.reason(request.reason)
+        _check_length(request.policy.yaml)
         if current().tenants is not None:
             raise Refused(
                 "the policy is of all tenants; it takes a credential that is bound to none",
@@ -100,10 +101,6 @@ class AdminPolicy:
             )
 
     def _read(self, text: str) -> live_policy.Draft:
-        if not text.strip():
-            raise Refused("policy.yaml is empty", field="policy.yaml")
-        if len(text) > YAML_MAX:
-            raise Refused(f"policy.yaml is longer than {YAML_MAX} characters", field="policy.yaml")
         try:
             return live_policy.read(text, self._config)
         except ConfigError as fault:
@@ -143,6 +140,13 @@ class AdminPolicy:
         if self._updated_at is not None:
             policy.update_time.CopyFrom(self._clock.timestamp(self._updated_at))
         return policy
+
+
+def _check_length(text: str) -> None:
+    if not text.strip():
+        raise Refused("policy.yaml is empty", field="policy.yaml")
+    if len(text) > YAML_MAX:
+        raise Refused(f"policy.yaml is longer than {YAML_MAX} characters", field="policy.yaml")
 
 
 def _own(text: str) -> str:
