@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from scheduler_service.config_security import AbuseSection
 from scheduler_service.security.http_gate import HttpGate
-from scheduler_service.security.http_limits import HttpLimits
+from service_kit.http_limits import HttpLimits
 from service_kit.metrics import Collect
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def start_http(
             return web.json_response({"status": "not ready", "reason": reason}, status=503)
         return web.json_response({"status": "ready"})
 
-    limits = HttpLimits(abuse or AbuseSection())
+    limits = _limits(abuse or AbuseSection())
     app = web.Application(middlewares=[limits.count(), (gate or HttpGate(None)).check()])
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
     if metrics is not None:
@@ -89,6 +89,14 @@ async def start_http(
         await runner.cleanup()
         raise
     return HttpPort(runner, bound, limits, feed)
+
+
+def _limits(abuse: AbuseSection) -> HttpLimits:
+    return HttpLimits(
+        abuse.connections,
+        first_message_s=abuse.first_message / 1e9,
+        handshake_s=abuse.handshake / 1e9,
+    )
 
 
 def _metrics_page(metrics: Collect) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -1,4 +1,4 @@
-"""How long, and how often, may somebody hold a connection of the HTTP port?
+"""How long, and how often, may somebody hold a connection of an HTTP port?
 
 aiohttp itself waits for ever for a connection's first request. Here a connection that has asked for
 nothing within the time for a first message is ended, as is one between two requests, and what comes
@@ -12,8 +12,6 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from scheduler_service.config_security import AbuseSection
-
 if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Handler, Middleware
@@ -22,10 +20,18 @@ SWEEP_S: Final = 1.0
 
 
 class HttpLimits:
-    """Of one port. Its application is to use `count`; `start` opens the port."""
+    """Of one port. Its application is to use `count`; `start` opens the port.
 
-    def __init__(self, abuse: AbuseSection) -> None:
-        self._abuse = abuse
+    `connections`: that may be open at a time. `first_message_s`: a connection may be without a
+    request for so long. `handshake_s`: TLS may take so long.
+    """
+
+    def __init__(
+        self, connections: int, *, first_message_s: float, handshake_s: float = 10
+    ) -> None:
+        self._connections = connections
+        self._first_message_s = first_message_s
+        self._handshake_s = handshake_s
         self._working: dict[object, int] = {}  # connections with requests, and how many
         self._quiet_since: dict[object, float] = {}  # the others, by loop time
         self._runner: web.AppRunner | None = None
@@ -51,7 +57,7 @@ class HttpLimits:
         return counted
 
     async def start(
-        self, runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None
+        self, runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> int:
         """Listen; the port that was bound.
 
@@ -59,7 +65,7 @@ class HttpLimits:
             OSError: it cannot be had.
         """
         loop = asyncio.get_running_loop()
-        handshake_s = self._abuse.handshake / 1e9 if tls is not None else None
+        handshake_s = self._handshake_s if tls is not None else None
         self._runner = runner
         self._server = await loop.create_server(
             self._protocol, host, port, ssl=tls, ssl_handshake_timeout=handshake_s
@@ -78,7 +84,7 @@ class HttpLimits:
     def _protocol(self) -> asyncio.BaseProtocol:
         """For a new connection."""
         server = None if self._runner is None else self._runner.server
-        if server is None or len(server.connections) >= self._abuse.connections:
+        if server is None or len(server.connections) >= self._connections:
             return _Closed()
         made: asyncio.BaseProtocol = server()
         return made
@@ -93,7 +99,7 @@ class HttpLimits:
             if connection in self._working:
                 continue
             since = self._quiet_since.get(connection, now)
-            if now - since >= self._abuse.first_message / 1e9:
+            if now - since >= self._first_message_s:
                 connection.force_close()
             else:
                 quiet[connection] = since
