@@ -78,12 +78,16 @@ class Case:
                 yield pool, samples
 
     def is_long(self, sample: PoolSample) -> bool:
-        """Whether many wait."""
-        return sample.waiting >= self.thresholds.queue
+        """Whether many wait, and not only because an operator wants them to."""
+        return not sample.paused and sample.waiting >= self.thresholds.queue
+
+    def is_late(self, sample: PoolSample) -> bool:
+        """Whether somebody waits long, likewise."""
+        return not sample.paused and sample.oldest_wait > self.thresholds.wait
 
     def is_pressed(self, sample: PoolSample) -> bool:
         """Whether the autoscaler would want another node."""
-        return self.is_long(sample) or sample.oldest_wait > self.thresholds.wait
+        return self.is_long(sample) or self.is_late(sample)
 
 
 def diagnose(case: Case) -> list[Finding]:
@@ -135,6 +139,15 @@ def _no_node(case: Case) -> Iterator[Finding]:
                 Severity.CRITICAL,
                 {"pool": pool, "waiting": str(waiting[-1]), "seconds": str(len(waiting))},
             )
+
+
+def _pool_paused(case: Case) -> Iterator[Finding]:
+    """What holds now: an operator's decision is no trend."""
+    for pool, samples in case.pools():
+        if samples[-1].paused:
+            waiting = samples[-1].waiting
+            severity = Severity.WARNING if waiting else Severity.INFO
+            yield Finding("pool_paused", severity, {"pool": pool, "waiting": str(waiting)})
 
 
 def _node_failing(case: Case) -> Iterator[Finding]:
@@ -205,12 +218,12 @@ def _queue_long(case: Case) -> Iterator[Finding]:
 
 def _wait_long(case: Case) -> Iterator[Finding]:
     for pool, samples in case.pools():
-        share = _share(s.oldest_wait > case.thresholds.wait for s in samples)
+        share = _share(case.is_late(s) for s in samples)
         if share >= MOST:
             variables = {
                 "pool": pool,
                 "threshold": _seconds(case.thresholds.wait),
-                "seconds": _seconds(max(s.oldest_wait for s in samples)),
+                "seconds": _seconds(max(s.oldest_wait for s in samples if not s.paused)),
                 "percent": _percent(share),
             }
             yield Finding("wait_long", Severity.WARNING, variables)
@@ -297,6 +310,7 @@ def _last(window: Window) -> Iterable[PoolSample]:
 # In the order in which equally severe ones are said.
 _RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     _no_node,
+    _pool_paused,
     _node_failing,
     _rejects,
     _nodes_idle,

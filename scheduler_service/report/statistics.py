@@ -38,6 +38,7 @@ class PoolSample:
     nodes: int  # ready and starting
     slots: int
     in_flight: int
+    paused: bool  # by an operator
 
 
 @dataclass(slots=True)
@@ -234,6 +235,7 @@ def _pool_sample(state: State, pool: Pool, now: Instant) -> PoolSample:
         nodes=ready + starting(state, pool, ready, now),
         slots=sum(engine.spec.slots for engine in pool.engines),
         in_flight=sum(engine.in_flight_inputs for engine in pool.engines),
+        paused=pool.paused,
     )
 
 

@@ -29,6 +29,16 @@ SENTENCES: Final[dict[str, dict[Language, tuple[str, str]]]] = {
             "{waiting} 个请求在没有节点的情况下等待，持续 {seconds} 秒。",
         ),
     },
+    "pool_paused": {
+        "en": (
+            "An operator has paused {pool}: `batchyard queues resume {pool}` when it is time.",
+            "{waiting} interactive requests wait for it now.",
+        ),
+        "zh": (
+            "运维人员暂停了 {pool}，适当时执行 `batchyard queues resume {pool}`。",
+            "目前有 {waiting} 个交互请求在等待。",
+        ),
+    },
     "node_failing": {
         "en": (
             "Node {node} fails often: look at its log and its engine.",

@@ -15,7 +15,7 @@ from batchyard.cli import output
 from batchyard.cli.bars import gauge, spark
 from batchyard.cli.columns import Column, duration, percent, printable, share
 from batchyard.cli.durations import format_ms
-from batchyard.cli.grid import without_middle
+from batchyard.cli.grid import Grid, without_middle
 from batchyard.cli.screens import report_screen, status_screen
 from batchyard.cli.settings import Settings
 from batchyard.cli.views.nodes import LIST_COLUMNS
@@ -53,6 +53,12 @@ def _without_style(line: str) -> str:
     from rich.text import Text
 
     return Text.from_ansi(line).plain
+
+
+def test_a_narrow_table_leaves_out_its_last_columns_and_never_what_a_row_is_called() -> None:
+    rows = [{**ROWS[0], "id": "node-1"}]
+    assert drawn(Grid(rows, COLUMNS), 20) == ["ID      WAIT  RATE", "node-1  1.5s  5.0%"]
+    assert drawn(Grid(rows, COLUMNS), 5)[0].startswith("ID")
 
 
 def test_pipe_gets_tab_separated_values_with_the_json_keys(

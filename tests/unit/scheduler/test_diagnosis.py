@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.events import NodeCordoned, SessionBroken
+from scheduler_service.core.events import NodeCordoned, PoolPaused, SessionBroken
 from scheduler_service.core.outcomes import EngineMode, Reason
 from scheduler_service.core.settings import AutoscaleSettings, CoreSettings, QueueSettings
 from scheduler_service.core.types import SECOND
@@ -85,6 +85,25 @@ async def test_a_queue_that_was_long_for_most_of_the_window_is_told() -> None:
     assert said["wait_long"].variables["seconds"] == "10.0"
     assert "nodes_idle" not in said
     assert "healthy" not in said
+
+
+async def test_a_paused_pool_is_told_as_such_and_not_as_nodes_that_do_not_keep_up() -> None:
+    world = SmallWorld()
+    await world.join("n0")
+    await world.finish(*await world.submit(1))  # a pool is there once it was asked for
+    await world.post(PoolPaused("m", True))
+    await world.pass_time(5)
+    said = found(world)
+    assert said["pool_paused"].severity is Severity.INFO
+    await world.submit(9)
+    await world.pass_time(60)
+    said = found(world)
+    assert said.keys() == {"pool_paused"}
+    assert said["pool_paused"].severity is Severity.WARNING
+    assert said["pool_paused"].variables == {"pool": "m", "waiting": "9"}
+    await world.post(PoolPaused("m", False))
+    await world.pass_time(3)
+    assert "pool_paused" not in found(world)
 
 
 async def test_a_queue_that_was_long_for_a_moment_is_not_told() -> None:

@@ -21,7 +21,8 @@ FOLD_FLOOR: Final = 24  # the same for one with `fold`
 
 class Grid:
     """Rows below bold titles. Where the terminal is narrow, folded columns give way first, then
-    those that may be cut, from the last to the first: what a row is called is read longest.
+    those that may be cut, from the last to the first; where that is not enough, the last columns
+    are left out: what a row is called is read longest.
     """
 
     def __init__(
@@ -34,7 +35,8 @@ class Grid:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = self._widths(options.max_width)
         table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-        for column, width in zip(self._columns, widths, strict=True):
+        # Where columns were left out there are fewer widths than columns.
+        for column, width in zip(self._columns, widths, strict=False):
             table.add_column(
                 Text(column.title, no_wrap=True),
                 justify="right" if column.right else "left",
@@ -46,13 +48,13 @@ class Grid:
             table.add_row(
                 *(
                     _shown(column, cell, width)
-                    for column, cell, width in zip(self._columns, cells, widths, strict=True)
+                    for column, cell, width in zip(self._columns, cells, widths, strict=False)
                 )
             )
         yield table
 
     def _widths(self, room: int) -> list[int]:
-        """Cells for each column, so that all fit into `room` if any columns can give so much."""
+        """Cells for each column that is shown, so that they fit into `room`; the first is always."""
         widths = [
             max(cell_len(text) for text in (column.title, *(row[at] for row in self._cells)))
             for at, column in enumerate(self._columns)
@@ -64,6 +66,8 @@ class Grid:
             given = max(0, min(over, widths[at] - floor))
             widths[at] -= given
             over -= given
+        while over > 0 and len(widths) > 1:
+            over -= widths.pop() + GAP
         return widths
 
     def _givers(self) -> list[tuple[int, int]]:
