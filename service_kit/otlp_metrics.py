@@ -9,7 +9,9 @@ are handed to the SDK's exporter as finished data; instruments would count them 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 from service_kit.metrics import Bins, Collect, Family, Kind
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import Metric, MetricExporter
+    from opentelemetry.sdk.metrics.export import (
+        Metric,
+        MetricExporter,
+        MetricExportResult,
+        MetricsData,
+    )
     from opentelemetry.sdk.resources import Resource
 
 log = logging.getLogger(__name__)
@@ -71,9 +78,7 @@ class MetricsSender:
 
         data = self._data(self._collect())
         try:
-            result = await asyncio.to_thread(
-                self._exporter.export, data, timeout_millis=EXPORT_TIMEOUT_MS
-            )
+            result = await self._exported(data)
         except Exception as fault:  # the library's; what is measured goes on
             result = MetricExportResult.FAILURE
             log.debug("metrics were not sent: %s", fault)
@@ -81,6 +86,32 @@ class MetricsSender:
             if not self.failures:
                 log.warning("metrics are not accepted", extra={"event": "metrics_export_failed"})
             self.failures += 1
+
+    async def _exported(self, data: MetricsData) -> MetricExportResult:
+        """By a daemon thread: an exit waits for the loop's own threads, but not for a collector."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[MetricExportResult] = loop.create_future()
+
+        def tell(result: MetricExportResult | None, fault: Exception | None) -> None:
+            if done.cancelled():
+                return
+            if result is None:
+                done.set_exception(fault or RuntimeError("no result"))
+            else:
+                done.set_result(result)
+
+        def export() -> None:
+            result: MetricExportResult | None = None
+            failed: Exception | None = None
+            try:
+                result = self._exporter.export(data, timeout_millis=EXPORT_TIMEOUT_MS)
+            except Exception as fault:
+                failed = fault
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(tell, result, failed)
+
+        threading.Thread(target=export, name="metrics export", daemon=True).start()
+        return await done
 
     async def stop(self, within_s: float = 2.0) -> None:
         """Send once more, but take no longer than this."""
@@ -90,7 +121,7 @@ class MetricsSender:
         last.cancel()
         await asyncio.gather(self._task, last, return_exceptions=True)
 
-    def _data(self, families: Sequence[Family]) -> Any:
+    def _data(self, families: Sequence[Family]) -> MetricsData:
         from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 

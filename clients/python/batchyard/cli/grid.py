@@ -54,7 +54,7 @@ class Grid:
         yield table
 
     def _widths(self, room: int) -> list[int]:
-        """Cells for each column that is shown, so that they fit into `room`; the first is always."""
+        """Cells for each column that is shown, so that all fit into `room`; the first always is."""
         widths = [
             max(cell_len(text) for text in (column.title, *(row[at] for row in self._cells)))
             for at, column in enumerate(self._columns)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from batchyard.cli import failures
+from batchyard.cli.columns import printable
 from batchyard.cli.lazy import Entry, LazyGroup
 from batchyard.cli.options import server_options
 
@@ -78,5 +79,10 @@ def execute(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reader of the pipe has gone (`| head`); keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return failures.FAILURE
+    except OSError as fault:
+        if fault.filename is None:  # no file that somebody named: a fault of ours
+            raise
+        print(f"error: {printable(str(fault.filename))}: {fault.strerror}", file=sys.stderr)
         return failures.FAILURE
     return outcome if isinstance(outcome, int) else failures.OK

@@ -45,11 +45,11 @@ def log_level(settings: Settings, level: str | None, logger: str, node: str, rea
 
 
 @debug.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @server_options
 @pass_settings
 def dump(settings: Settings, file: Path) -> None:
-    """Write all that the scheduler tells of itself into FILE, as JSON.
+    """Write all that the scheduler tells of itself into FILE, as JSON; - is standard output.
 
     Report, nodes, requests, events, and why the oldest that wait do so. Neither prompts nor outputs
     nor credentials are in it, for the scheduler tells them to nobody; ids and names are.
@@ -57,7 +57,11 @@ def dump(settings: Settings, file: Path) -> None:
     import json
 
     document = ask_admin(settings, _collected)
-    file.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
+    text = json.dumps(document, ensure_ascii=False, indent=1)
+    if str(file) == "-":
+        click.echo(text)
+        return
+    file.write_text(text, encoding="utf-8")
     note(f"wrote {file}: {', '.join(f'{key} {len(value)}' for key, value in document.items())}")
 
 
