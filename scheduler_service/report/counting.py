@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler_service.core import records
 from scheduler_service.core.attribution import Fault, fault_of
-from scheduler_service.core.outcomes import AttemptState, Outcome, RequestClass
+from scheduler_service.core.outcomes import AttemptState, Outcome, Reason, RequestClass
 from scheduler_service.core.records import Record
 from scheduler_service.core.types import Attempt, Duration
 from scheduler_service.report import histogram
@@ -24,6 +24,7 @@ _ANSWERED: Final = AttemptState.SUCCEEDED
 _REFUSED: Final = AttemptState.REFUSED
 _REJECTED: Final = Outcome.REJECTED
 _SUCCEEDED: Final = Outcome.SUCCEEDED
+_MODEL_NOT_FOUND: Final = Reason.MODEL_NOT_FOUND
 
 
 def _submitted(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
@@ -101,7 +102,10 @@ def _finished(_statistics: Statistics, bucket: Bucket, record: Record) -> None:
     if request.attempts:
         node_id = request.attempts[-1].node.node_id
         bucket.cost(request.tenant, request.served_model, request.task_type, node_id).requests += 1
-    bucket.count_ends((request.outcome, request.served_model, request.priority, request.task_type))
+    model = request.served_model
+    if request.outcome is _REJECTED and request.reason is _MODEL_NOT_FOUND:
+        model = ""  # a caller's word, not a name of ours: any number of them is one
+    bucket.count_ends((request.outcome, model, request.priority, request.task_type))
     took = request.finished_at - request.received_at
     if request.outcome is not _REJECTED:
         bucket.note_slow(took, request)

@@ -124,6 +124,18 @@ async def test_names_that_callers_choose_make_a_bounded_number_of_series() -> No
     assert total(seen, "batchyard_requests_total", task_type=OTHERS) >= 2 * ROWS_MAX - 1
 
 
+async def test_models_that_nobody_has_take_no_series_from_those_there_are() -> None:
+    world = SmallWorld()
+    await world.join("n0")
+    for index in range(3):
+        await world.submit(model=f"unheard-{index}")
+    await world.finish(*await world.submit())
+    seen = scraped(world)
+    assert total(seen, "batchyard_requests_total", outcome="rejected", model=OTHERS) == 3
+    assert total(seen, "batchyard_requests_total", outcome="succeeded", model="m") == 1
+    assert not any("unheard" in value for _, labels in seen for _, value in labels)
+
+
 async def test_bins_of_a_metric_hold_what_the_report_counted() -> None:
     bars: histogram.Bars = {}
     lengths = [0, 900_000, 1_100_000, 10**9, 5 * 10**9, 10**13]
