@@ -36,6 +36,7 @@ from simulator.nodes import ModelledNode
 from simulator.world import World
 
 SLOTS: Final = 64  # of a continuous engine, unless a fleet says otherwise: as far as was measured
+MOST_NODES: Final = 100_000  # more than any fleet, and what memory holds
 _PART = re.compile(
     r"(?:(?P<count>\d+)x)?(?P<kind>[A-Za-z][\w.-]*)(?:@(?P<slots>\d+))?"
     r"(?:=(?P<models>[\w./:-]+(?:\+[\w./:-]+)*))?"
@@ -156,6 +157,8 @@ def parse(text: str) -> list[Group]:
         if match is None:
             raise FleetError(f"{part!r} is not COUNTxKIND, as in 4xH100-70B or 2xH100-70B@32")
         count = int(match["count"] or 1)
+        if count > MOST_NODES:
+            raise FleetError(f"{part!r} is more than {MOST_NODES:,} nodes")
         made = kind(match["kind"], int(match["slots"] or 0))
         if match["models"]:
             made = replace(made, models=tuple(match["models"].split("+")))

@@ -48,6 +48,8 @@ def parse(text: str) -> Incident:
         raise ScenarioError(f"{text!r} is not NODE@TIME, as in 2@600s, 2@600s+2m or 2@600s*3")
     back = duration(match["back"]) if match["back"] else NEVER
     slow = float(match["slow"]) if match["slow"] else 0.0
+    if match["slow"] and slow <= 0:
+        raise ScenarioError(f"{text!r}: what a node is slower by is above 0, as in 2@600s*3")
     return Incident(
         node=int(match["node"]), at=duration(match["at"]), back_after=back, slowness=slow
     )

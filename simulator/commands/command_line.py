@@ -43,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as fault:
-        print(f"error: {fault.filename or ''}: {fault.strerror or fault}", file=sys.stderr)
+        where = f"{fault.filename}: " if fault.filename else ""
+        print(f"error: {where}{fault.strerror or fault}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

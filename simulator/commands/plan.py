@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -106,6 +107,8 @@ def _kinds(text: str, prices: Sequence[str]) -> list[NodeKind]:
             named[name] = float(value)
         except ValueError:
             raise UsageError(f"--price: {value!r} is no price") from None
+        if not 0 <= named[name] < math.inf:
+            raise UsageError(f"--price: {value!r} is no price: 0 or more")
     return [replace(k, price_per_hour=named.get(k.name, k.price_per_hour)) for k in kinds]
 
 

@@ -56,7 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--autoscale", metavar="MIN..MAX[:POLICY]",
         help="scale the first kind of nodes, by the file's policy or by this one")  # fmt: skip
     add("--kill", action="append", default=[], metavar="NODE@TIME", dest="kills",
-        help="2@600s: node 2 dies; +2m: it is back after that; *3: it is slower")  # fmt: skip
+        help="2@600s: node 2 dies, of 0, 1, 2 ...; +2m: it is back after that; *3: it "
+        "is slower")  # fmt: skip
     add("--failures", action="store_true",
         help="nodes fail and come back at the usual rate of such machines")  # fmt: skip
     settings.add_prediction(parser)
@@ -85,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
     files = policy_files.load_all(options.policies, more=scaling(options.autoscale))
     if options.record is not None and len(files) > 1:
         raise UsageError("--record is for a run of one policy")
+    if not any(file.config.autoscale.enabled for file in files):
+        _check_kills(options.kills, question)
     runs = []
     with progress.bar(quiet=options.quiet) as begin:
         for file in files:
@@ -102,6 +105,13 @@ def run(options: argparse.Namespace) -> int:
     )
     writing.write(options, answer)
     return 0
+
+
+def _check_kills(kills: Sequence[str], question: Question) -> None:
+    nodes = sum(group.count for group in question.groups)
+    for text in kills:
+        if incidents.parse(text).node >= nodes:
+            raise UsageError(f"--kill: {text!r}: there is no such node of {nodes}, the first is 0")
 
 
 def ask(

@@ -21,6 +21,8 @@ from simulator.workload.traces import BUNDLED, find, load
 
 SHARES: Final = ",".join(f"{level}:{share:.0%}" for level, share in PRIORITIES.items())
 
+MOST_TENANTS: Final = 1_000_000
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Those of every command that needs requests."""
@@ -59,13 +61,15 @@ def arrivals(options: argparse.Namespace, model: str) -> list[Arrival]:
         UsageError: another option cannot.
     """
     seed = options.seed
+    if not 0 <= options.tenants <= MOST_TENANTS:
+        raise UsageError(f"--tenants is a number from 0 (none) to {MOST_TENANTS:,}")
     read = _read(options)
     speed = number("--speed", options.speed)
     end = span(options.end) / SECOND if options.end else NEVER / SECOND
     cut = between(read, span(options.start) / SECOND, end)
     assignment = Assignment(
         seed=seed,
-        tenants=max(0, options.tenants),
+        tenants=options.tenants,
         priorities=priorities(options.priorities),
         timeouts=timeouts(options.timeout),
     )

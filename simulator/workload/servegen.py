@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,14 +64,17 @@ def _windows(path: Path) -> dict[int, list[ClientWindow]]:
         for row in csv.DictReader(file):
             if row["pattern"] not in ("Gamma", "Weibull"):
                 raise TraceError(f"no law {row['pattern']!r}")
+            rate, shape = float(row["rate_rps"]), float(row["p1"])
+            if not (0 <= rate < math.inf and 0 < shape < math.inf):
+                raise ValueError(f"rate {rate} with shape {shape} is no law of arrivals")
             start = int(row["window_start_s"])
             found.setdefault(start, []).append(
                 ClientWindow(
                     int(row["client"]),
                     start * SECOND,
-                    float(row["rate_rps"]),
+                    rate,
                     row["pattern"],
-                    float(row["p1"]),
+                    shape,
                 )
             )
     return found

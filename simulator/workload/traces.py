@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import heapq
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ BUNDLED: Final = {
 MOONCAKE_BLOCK: Final = 512
 MOONCAKE_GRID: Final = 3 * SECOND  # its timestamps are rounded to this
 QWEN_BLOCK: Final = 16
+MOST_TOKENS: Final = 1_000_000_000  # of a prompt or an output; more is a damaged file
+REORDERED: Final = 10_000  # rows that a trace is read ahead, to put late ones in their place
 
 _Read = Callable[[Iterator[str], str, int], Iterator[Arrival]]
 
@@ -44,13 +47,30 @@ def load(source: str | Path, *, seed: int = 0) -> Iterator[Arrival]:
         seed: for what the trace leaves open (where in its 3 s a request of Mooncake came).
 
     Raises:
-        TraceError: no such trace, or it cannot be read as one.
+        TraceError: no such trace, it cannot be read as one, or its rows are not in order of time
+            (a row may come late by `REORDERED` rows).
     """
     path = find(source)
     lines = _lines(path)
     first = next(lines, "")
     read = _format_of(first, path)
-    return read(_chain(first, lines), path.name, seed)
+    return _in_order(read(_chain(first, lines), path.name, seed), path.name)
+
+
+def _in_order(arrivals: Iterator[Arrival], name: str) -> Iterator[Arrival]:
+    ahead: list[tuple[Instant, int, Arrival]] = []
+    latest = 0
+    for number, arrival in enumerate(arrivals):
+        if arrival.at < latest:
+            raise TraceError(
+                f"{name}: request {number + 1} comes {REORDERED:,} rows late: sort the file by time"
+            )
+        heapq.heappush(ahead, (arrival.at, number, arrival))
+        if len(ahead) > REORDERED:
+            latest, _, first = heapq.heappop(ahead)
+            yield first
+    while ahead:
+        yield heapq.heappop(ahead)[2]
 
 
 def find(source: str | Path) -> Path:
@@ -105,9 +125,14 @@ class _Rows:
 
     def csv(self, lines: Iterator[str]) -> Iterator[dict[str, str]]:
         reader = csv.DictReader(lines)
-        for row in reader:
-            self.line = reader.line_num
-            yield row
+        try:
+            for row in reader:
+                self.line = reader.line_num
+                if None in row.values():
+                    raise self.fault("it has fewer columns than the first line names")
+                yield row
+        except csv.Error as fault:
+            raise TraceError(f"{self.name}, line {reader.line_num + 1}: {fault}") from fault
 
     def json(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         for line in lines:
@@ -119,16 +144,24 @@ class _Rows:
                     raise self.fault(f"it is not JSON: {fault}") from fault
 
 
+def _tokens(value: Any, least: int = 0) -> int:
+    """A number of tokens; less than `least` counts as that, below 0 as a fault."""
+    count = int(value)
+    if not 0 <= count <= MOST_TOKENS:
+        raise ValueError(f"{count} is no number of tokens")
+    return max(least, count)
+
+
 def _read_azure(lines: Iterator[str], name: str, _seed: int) -> Iterator[Arrival]:
     rows, start = _Rows(name), None
     for row in rows.csv(lines):
         try:
             at = instant(row["TIMESTAMP"])
-            prompt, output = int(row["ContextTokens"]), int(row["GeneratedTokens"])
-        except (KeyError, TypeError, ValueError) as fault:
+            prompt, output = _tokens(row["ContextTokens"]), _tokens(row["GeneratedTokens"], 1)
+        except (KeyError, TypeError, ValueError, OverflowError) as fault:
             raise rows.fault(fault) from fault
         start = at if start is None else start
-        yield Arrival(max(0, at - start), prompt, max(1, output))
+        yield Arrival(max(0, at - start), prompt, output)
 
 
 def instant(timestamp: str) -> Instant:
@@ -157,12 +190,12 @@ def _read_mooncake(lines: Iterator[str], name: str, seed: int) -> Iterator[Arriv
             at = int(row["timestamp"]) * MILLISECOND
             arrival = Arrival(
                 at,
-                int(row["input_length"]),
-                max(1, int(row["output_length"])),
+                _tokens(row["input_length"]),
+                _tokens(row["output_length"], 1),
                 blocks=tuple(row["hash_ids"]),
                 block_tokens=MOONCAKE_BLOCK,
             )
-        except (KeyError, TypeError, ValueError) as fault:
+        except (KeyError, TypeError, ValueError, OverflowError) as fault:
             raise rows.fault(f"{type(fault).__name__}: {fault}") from fault
         if cell and at // MOONCAKE_GRID != cell[0].at // MOONCAKE_GRID:
             yield from _spread(cell, random)
@@ -191,13 +224,13 @@ def _read_qwen(lines: Iterator[str], name: str, _seed: int) -> Iterator[Arrival]
             root = roots[chat] = roots.get(parent, chat)
             yield Arrival(
                 round(float(row["timestamp"]) * SECOND),
-                int(row["input_length"]),
-                max(1, int(row["output_length"])),
+                _tokens(row["input_length"]),
+                _tokens(row["output_length"], 1),
                 session=f"chat{root}",
                 blocks=tuple(row.get("hash_ids", ())),
                 block_tokens=QWEN_BLOCK,
             )
-        except (KeyError, TypeError, ValueError) as fault:
+        except (KeyError, TypeError, ValueError, OverflowError) as fault:
             raise rows.fault(f"{type(fault).__name__}: {fault}") from fault
 
 
@@ -207,8 +240,8 @@ def _read_burstgpt(lines: Iterator[str], name: str, _seed: int) -> Iterator[Arri
     for row in rows.csv(lines):
         try:
             at = round(float(row["Timestamp"]) * SECOND)
-            prompt, output = int(row["Request tokens"]), int(row["Response tokens"])
-        except (KeyError, TypeError, ValueError) as fault:
+            prompt, output = _tokens(row["Request tokens"]), _tokens(row["Response tokens"])
+        except (KeyError, TypeError, ValueError, OverflowError) as fault:
             raise rows.fault(fault) from fault
         start = at if start is None else start
         if output > 0:

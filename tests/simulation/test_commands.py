@@ -212,6 +212,10 @@ def test_what_is_no_workload_is_said(spec: str, why: str) -> None:
     ("arguments", "why"),
     [
         (("--nodes", "2xB200"), "known:"),
+        (("--nodes", "999999999xslots-70B"), "more than 100,000 nodes"),
+        (("--nodes", "2xslots-70B", "--kill", "2@10s"), "no such node of 2, the first is 0"),
+        ((*NODES, "--kill", "0@10s*0"), "above 0"),
+        ((*NODES, "--tenants", "999999999"), "1,000,000"),
         ((*NODES, "--kill", "soon"), "2@600s"),
         ((*NODES, "--policy", "absent.yaml"), "no file absent.yaml"),
         ((*NODES, "--policy", "fifo"), "policies.order=fifo"),

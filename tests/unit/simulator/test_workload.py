@@ -106,11 +106,39 @@ def test_files_may_be_gzipped(tmp_path: Path) -> None:
         (AZURE + "2023-11-16 18:17:03,x,2\n", "line 2"),
         (MOONCAKE % 0 + "{broken\n", "line 2: it is not JSON"),
         ('{"timestamp": 0, "input_length": 5}\n', "line 1: KeyError"),
+        (AZURE + "2023-11-16 18:17:03,1\n", "line 2: it has fewer columns"),
+        (AZURE + "2023-11-16 18:17:03,-5,2\n", "line 2: -5 is no number of tokens"),
+        (AZURE + "2023-11-16 18:17:03,1,9" + 20 * "9" + "\n", "line 2: 9+ is no number"),
+        (AZURE + '"' + 200_000 * "x" + '",1,1\n', "line 2: field larger"),
+        (MOONCAKE.replace("%d", "1e999"), "line 1: OverflowError"),
+        (BURST + "inf,,1,m,5,6,11,x\n", "line 2: cannot convert float infinity"),
     ],
 )
 def test_what_is_no_trace_is_said_with_its_line(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(TraceError, match=why):
         written(tmp_path / "x", text)
+
+
+def test_rows_that_are_late_are_put_in_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"2023-11-16 18:17:{second:02},1,2\n" for second in (0, 3, 1, 4, 2)]
+    found = written(tmp_path / "late", AZURE + "".join(rows))
+    assert [arrival.at // SECOND for arrival in found] == [0, 1, 2, 3, 4]
+    monkeypatch.setattr("simulator.workload.traces.REORDERED", 1)
+    with pytest.raises(TraceError, match="sort the file by time"):
+        written(tmp_path / "later", AZURE + "".join(rows))
+
+
+@pytest.mark.parametrize(("rate", "shape"), [("-5", "1"), ("inf", "1"), ("1", "-1"), ("1", "nan")])
+def test_a_client_window_without_a_law_is_refused(tmp_path: Path, rate: str, shape: str) -> None:
+    path = tmp_path / "windows.csv"
+    path.write_text(
+        f"client,window_start_s,rate_rps,iat_cv,pattern,p1,p2\n0,0,{rate},1,Gamma,{shape},1\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(TraceError, match="no law of arrivals"):
+        windows(path)
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
