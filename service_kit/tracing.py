@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HTTP: Final = "http/protobuf"
 FLUSH_S: Final = 2.0
 _QUEUE_SPANS: Final = 16_384  # the SDK's own 2,048 are gone in a second under load
 _BATCH_SPANS: Final = 2_048
@@ -232,6 +233,9 @@ def _exporter(environ: Mapping[str, str]) -> SpanExporter:
 
         exporter: SpanExporter = GrpcExporter()
         return exporter
+    if protocol not in (None, "", HTTP):
+        text = "OTEL_EXPORTER_OTLP_PROTOCOL=%s is not known; taking %s (known: %s, grpc)"
+        log.warning(text, protocol, HTTP, HTTP, extra=_CONFIG_EVENT)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter()

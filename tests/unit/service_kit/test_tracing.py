@@ -58,6 +58,17 @@ def test_a_process_that_is_not_traced_has_no_provider() -> None:
     assert tracing.start("agent", instance_id="n", environ={}) is None
 
 
+def test_a_protocol_that_is_not_known_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+    for protocol, told in (("carrier-pigeon", True), ("http/protobuf", False), ("", False)):
+        caplog.clear()
+        environ["OTEL_EXPORTER_OTLP_PROTOCOL"] = protocol
+        provider = tracing.start("agent", instance_id="n", environ=environ)
+        assert provider is not None
+        tracing.stop(provider)
+        assert ("carrier-pigeon is not known" in caplog.text) is told
+
+
 def test_without_its_packages_tracing_is_off_and_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
