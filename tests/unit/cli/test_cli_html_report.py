@@ -95,3 +95,9 @@ def test_html_of_an_idle_scheduler_is_a_page_too(against: Any, scripted: Scripte
     page.feed(done.out)
     assert not page.open
     assert "<svg" not in done.out
+
+
+def test_links_of_the_report_lead_to_web_addresses_only(against: Any) -> None:
+    done = against("report", "-o", "html", "--jaeger-url", "javascript:alert(1)//")
+    assert done.exit_code == 2
+    assert "write http://HOST:PORT" in done.err

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from batchyard.cli.asks import ask_admin
 from batchyard.cli.options import DurationType, pass_settings, report_options
 from batchyard.cli.output import emit_document, write_lines
 from batchyard.cli.settings import Settings
+
+
+def _web_address(_context: click.Context, _option: click.Parameter, given: str) -> str:
+    """As the scheduler's own `http.jaeger_url`: what people click on leads nowhere else."""
+    if given and not re.fullmatch(r"https?://\S+", given):
+        raise click.BadParameter(f"{given!r} is no address: write http://HOST:PORT")
+    return given
 
 
 @click.command()
@@ -38,6 +47,7 @@ from batchyard.cli.settings import Settings
 @click.option(
     "--jaeger-url",
     default="",
+    callback=_web_address,
     envvar="BATCHYARD_JAEGER_URL",
     show_envvar=True,
     help="Where traces are shown; -o html links there.",
