@@ -156,6 +156,8 @@ def _compare(
             f"{recording.path}: this version does not decide as the recorded one did, so nothing "
             f"can be compared with it: {told(recording, history.replayed)}"
         )
+    if not history.arrivals:
+        raise RecordingError(f"{recording.path} has no request: there is nothing to compare")
     objective = settings.objective(options)
     firsts = {
         c.name: replay(recording, policies=c.policies(), settings=c.settings).difference

@@ -402,6 +402,16 @@ def test_another_policy_is_compared_with_what_happened(
     check_page(html.read_text(encoding="utf-8"))
 
 
+def test_a_recording_without_requests_is_replayed_but_not_compared(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = gzip.decompress(recording.read_bytes()).splitlines(keepends=True)
+    recording.write_bytes(gzip.compress(b"".join(lines[:2])))  # what it is of, and the first step
+    assert answer(capsys, "replay", str(recording))["requests"] == 0
+    assert main(["replay", str(recording), "--policy", "policies.order=fifo"]) == 1
+    assert "has no request: there is nothing to compare" in capsys.readouterr().err
+
+
 def test_what_is_no_recording_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     other = tmp_path / "x.txt"
     other.write_text("x")
