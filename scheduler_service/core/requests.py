@@ -115,7 +115,7 @@ def _refusal(state: State, request: Request) -> Refusal | None:
     if refusal is not None and refusal.displaces and _displace(state, request):
         refusal = None
     if refusal is None:
-        if not pool.engines:
+        if not pool.up:
             degrade(state, request, "no_capacity")
         elif pool.cursor is not None and _is_below(state, request, pool):
             return (
@@ -209,12 +209,7 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
     pool.queue.push(request, returning=returning)
     state.waiting_bytes += request.size_bytes
     # Most requests may wait as they like; the call costs more than to look here.
-    if (
-        request.max_wait < NEVER
-        or request.degrade
-        or not pool.engines
-        or request.unfit_since < NEVER
-    ):
+    if request.max_wait < NEVER or request.degrade or not pool.up or request.unfit_since < NEVER:
         arm_wait(state, request, pool)
     state.dirty[pool.model] = None
 

@@ -31,6 +31,9 @@ BOUNDED = {
     "._blocks.": "one for each ten seconds of report.memory",
     ".samples.": "likewise",
     "._ever.": "histograms, of as many bars as there are lengths",
+    ".timers._order": "a number for each 5 ms in which a timer was set; its timers are in _where",
+    ".timers._buckets": "likewise",
+    ".teller._ended": "10,000 jobs, so that no end is told twice",
     "._youngest.": "those who left are swept out after every 1,024 who came",
 }
 SETTINGS = ("report.events=20", "report.finished_requests=20", "report.memory=10s",

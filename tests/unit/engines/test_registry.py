@@ -52,8 +52,8 @@ def test_simulated_options_must_fit_together(options: dict[str, Any], words: str
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "one of model_path and package"),
-        ({"model_path": "a", "package": "b"}, "one of model_path and package"),
+        ({}, "one of model_path, package, models and model_folder is needed"),
+        ({"model_path": "a", "package": "b"}, "one of them, not several"),
         ({"model_path": "a", "slots": 9, "batch_tokens": 8}, "batch_tokens: 8 is less than"),
         ({"model_path": "a", "stall_timeout": "0s"}, "stall_timeout: "),
     ],
