@@ -78,7 +78,7 @@ class SchedulerMetrics:
             ("preemptions", totals.preemptions, "{attempt}", "Job items stopped for urgent work"),
             ("batches", totals.batches, "{batch}", "Batches sent to nodes"),
             ("tokens.input", totals.input_tokens, "{token}", "Prompt tokens of what ended well"),
-            ("tokens.output", totals.output_tokens, "{token}", "Tokens that engines wrote"),
+            ("tokens.output", totals.output_tokens, "{token}", "Output tokens of what ended well"),
             ("tokens.wasted", totals.wasted_output_tokens, "{token}", "Written for nothing"),
             ("stream.deltas", self._driver.scheduler.relay.deltas, "{delta}", "Pieces of output"),
             ("late_results", totals.late_results, "{result}", "Results of ids that were not live"),
