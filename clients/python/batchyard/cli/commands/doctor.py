@@ -56,7 +56,7 @@ def doctor(settings: Settings, as_agent: bool, arguments: tuple[str, ...]) -> in
         rows += _agent(arguments)
     columns = (
         Column(
-            "mark", "", pick=lambda row: {"ok": "✓", "warning": "!", "failed": "✗"}[row["result"]]
+            "result", "", pick=lambda row: {"ok": "✓", "warning": "!", "failed": "✗"}[row["result"]]
         ),
         Column("check", "CHECK"),
         Column("says", "SAYS", fold=True),
