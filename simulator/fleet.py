@@ -38,7 +38,7 @@ from simulator.world import World
 SLOTS: Final = 64  # of a continuous engine, unless a fleet says otherwise: as far as was measured
 MOST_NODES: Final = 100_000  # more than any fleet, and what memory holds
 _PART = re.compile(
-    r"(?:(?P<count>\d+)x)?(?P<kind>[A-Za-z][\w.-]*)(?:@(?P<slots>\d+))?"
+    r"(?:(?P<count>\d+)x)?(?P<kind>[A-Za-z][\w.-]*)(?:@(?P<slots>\d{1,9}))?"
     r"(?:=(?P<models>[\w./:-]+(?:\+[\w./:-]+)*))?"
 )
 

@@ -5,7 +5,8 @@ peaks, and all policies as configurations of one run: the same requests, tenants
 (10 % of priority 10, 20 % of 7, 50 % of 5, 20 % of 1, a hundred tenants of Zipf's law). Each
 request should start by a deadline of its own: within 3 s where it is urgent (10 and 7), within
 10 s at 5, within 60 s at 1. It is judged, not enforced: whoever is late is served all the same, so
-that every configuration does the same work and none looks better for what it drops.
+that every configuration does the same work and none looks better for what it drops. `edf` alone is
+told of them, a day later each, which is the same order and lets nothing expire.
 
 `least loaded` is the usual router without a central queue: each request goes at once to the node
 with the fewest, and waits there, first come first served, or, as engines with priorities of their
@@ -60,8 +61,8 @@ URGENT_ROUTER: Final = "least loaded, urgent first on nodes"
 STALE_ROUTER: Final = "least loaded, by a look at most 5 s old"
 ALONE: Final = ", one tenant"
 # What no row of a short run is about.
-LONG: Final = ("strict", "aged, no floor", "aged, sjf", "aged, uncapped", QUICK, "fair", "guarded",
-               "estimate, hot_cold")  # fmt: skip
+LONG: Final = ("strict", "aged, no floor", "aged, sjf", "aged, uncapped", QUICK, "fair", "edf",
+               "guarded", "estimate, hot_cold")  # fmt: skip
 
 
 def setups(trace: str, minutes: int) -> list[Setup]:
@@ -86,6 +87,7 @@ def setups(trace: str, minutes: int) -> list[Setup]:
         of("aged, uncapped", names=order("aged_uncapped"), floor=0),
         of(QUICK, order=paced(PACE_MS), floor=0),
         of("fair", names=order("fair"), floor=0),
+        of("edf", names=order("edf"), floor=0, deadlines=True),
         of("guarded", names=(("admission", "guarded"),)),
         of("estimate, hot_cold", names=(("score", "estimate"), ("pick", "hot_cold"))),
         router(ROUTER),

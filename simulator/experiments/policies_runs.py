@@ -30,6 +30,8 @@ URGENT: Final = 7
 NODES: Final = {"azure-conv": 6, "azure-code": 2}  # first come keeps 93 % and 90 % of 3 s
 SLOTS: Final = 8
 TENANTS: Final = 100
+# Later than any hour ends: deadlines that are this far beyond their starts order, and drop nothing.
+FAR: Final = 24 * 3600 * SECOND
 # Of slots-70B: ns for a request, each prompt token, each output token.
 BASE, PER_PROMPT, PER_OUTPUT = 24_300_000, 70_800, 34_500_000
 
@@ -48,6 +50,7 @@ class Setup:
     urgent_first: bool = False  # on a router's nodes
     more: int = 0  # nodes beside those of all others
     tenants: int = TENANTS
+    deadlines: bool = False  # requests have some, in the order of the latest starts
     minutes: int = 60
 
 
@@ -83,7 +86,10 @@ def play(setup: Setup) -> Outcome:
         policies=lambda: policies(setup),
         world=WorldSettings(core=CoreSettings(queue=queue, check_every=1 << 20),
                             sample_every=NEVER),
-        terms=Terms(predict=guess),
+        terms=Terms(
+            predict=guess,
+            timeouts={p: start + FAR for p, start in STARTS.items()} if setup.deadlines else {},
+        ),
         watchers=[guess],
     )  # fmt: skip
     hour = Assignment(seed=1, tenants=setup.tenants)(load(setup.trace))

@@ -21,6 +21,7 @@ from simulator.workload.spans import span
 
 LASTS: Final = "10m"
 LENGTHS: Final = "azure-conv"
+DIGITS: Final = 9  # of a number of tokens
 
 Values = dict[str, str]
 
@@ -59,6 +60,8 @@ _EXAMPLE: Final = "poisson:rate=5,lasts=10m,lengths=azure-conv"
 def _lengths(text: str) -> Lengths:
     prompt, slash, output = text.partition("/")
     if slash and prompt.isdecimal() and output.isdecimal():
+        if max(len(prompt), len(output)) > DIGITS:
+            raise TraceError(f"lengths={text} are tokens of at most {DIGITS} digits each")
         return fixed(int(prompt), max(1, int(output)))
     return preset(text)
 
@@ -89,11 +92,16 @@ def _gamma(values: Values, lengths: Lengths, lasts: Duration, seed: int) -> Iter
 
 
 def _bursts(values: Values, lengths: Lengths, lasts: Duration, seed: int) -> Iterator[Arrival]:
+    every, burst = span(values["every"]), span(values["burst"])
+    if not 0 < burst < every:
+        raise TraceError(
+            f"a burst={values['burst']} is to end before the next, every={values['every']}"
+        )
     instants = processes.bursts(
         number("base", values["base"]),
         number("peak", values["peak"]),
-        every=span(values["every"]),
-        lasts=span(values["burst"]),
+        every=every,
+        lasts=burst,
         seed=seed,
     )
     return _until(instants, lengths, lasts, seed)
