@@ -18,6 +18,7 @@ from simulator.workload.assignment import Assignment, between, faster
 from simulator.workload.errors import TraceError
 from simulator.workload.lengths import fixed, preset
 from simulator.workload.servegen import WINDOW, servegen, windows
+from simulator.workload.synthetic import workload
 from simulator.workload.traces import instant, load
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -139,6 +140,20 @@ def test_a_client_window_without_a_law_is_refused(tmp_path: Path, rate: str, sha
     )
     with pytest.raises(TraceError, match="no law of arrivals"):
         windows(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("bursts:base=2,peak=20,every=0s,burst=30s", "end before the next"),
+        ("bursts:base=2,peak=20,every=30s,burst=30s", "end before the next"),
+        ("bursts:base=2,peak=20,every=30s,burst=0s", "end before the next"),
+        ("poisson:rate=1,lengths=" + 20 * "9" + "/5", "at most 9 digits"),
+    ],
+)
+def test_what_is_no_workload_is_said(text: str, why: str) -> None:
+    with pytest.raises(TraceError, match=why):
+        workload(text)
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:

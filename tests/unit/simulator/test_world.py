@@ -215,6 +215,8 @@ def test_fleets_are_read_from_text() -> None:
         parse("2xH200")
     with pytest.raises(FleetError, match="COUNTxKIND"):
         parse("4*H100-70B")
+    with pytest.raises(FleetError, match="COUNTxKIND"):
+        parse("1xH100-70B@" + 20 * "9")
 
 
 def test_tokens_beyond_a_node_s_memory_are_not_sent() -> None:
