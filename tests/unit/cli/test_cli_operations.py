@@ -100,6 +100,8 @@ def test_doctor_tells_each_fault_with_what_to_do(
         "nodes": "failed", "diagnosis": "failed", "pools": "warning", "traces": "failed",
     }  # fmt: skip
     assert all(each["fix"] for each in done.json["checks"] if each["check"] in ("nodes", "traces"))
+    piped = [line.split("\t")[:2] for line in against("doctor").out.splitlines()]
+    assert {check: result for result, check in piped if check in found} == found
 
 
 def test_doctor_says_where_nobody_answers(scripted: Scripted, against: Any) -> None:
