@@ -51,6 +51,8 @@ class LineFormatter(logging.Formatter):
         if record.exc_info:
             message = f"{message}\n{self.formatException(record.exc_info)}"
         fields = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        if not record.name.startswith(OURS):
+            fields = {"event": "library"} | fields
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         at = at.replace("+00:00", "Z")
         level = "trace" if record.levelno < logging.DEBUG else record.levelname.lower()

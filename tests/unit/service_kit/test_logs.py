@@ -44,6 +44,12 @@ def test_what_others_named_makes_no_line_of_its_own_and_moves_no_terminal() -> N
     assert "loads m\\nby admin: \\x1b[2J \\x9b1A 模型" in line
 
 
+def test_a_line_of_a_library_has_an_event_too() -> None:
+    theirs = logging.LogRecord("grpc._x", logging.WARNING, "f", 1, "oh", None, None)
+    assert json.loads(logs.LineFormatter(as_json=True).format(theirs))["event"] == "library"
+    assert "event" not in json.loads(logs.LineFormatter(as_json=True).format(record("x")))
+
+
 def test_lines_are_written_by_a_thread_and_flushed_at_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
