@@ -6,14 +6,14 @@ why not, in JSON. `/metrics` is for Prometheus, `/` the dashboard. Nothing is lo
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from scheduler_service.config_security import AbuseSection
 from scheduler_service.security.http_gate import HttpGate
 from service_kit.http_limits import HttpLimits
+from service_kit.http_pages import healthz, metrics_page
 from service_kit.metrics import Collect
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ async def start_http(
     """
     from aiohttp import web  # here: 0.2 s of the cold start, after gRPC serves
 
-    async def healthz(_request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
-
     async def readyz(_request: web.Request) -> web.Response:
         reason = ready()
         if reason:
@@ -76,7 +73,7 @@ async def start_http(
     app = web.Application(middlewares=[limits.count(), (gate or HttpGate(None)).check()])
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
     if metrics is not None:
-        app.add_routes([web.get("/metrics", _metrics_page(metrics))])
+        app.add_routes([web.get("/metrics", metrics_page(metrics))])
     if feed is not None:
         from scheduler_service.dashboard.routes import routes
 
@@ -97,17 +94,3 @@ def _limits(abuse: AbuseSection) -> HttpLimits:
         first_message_s=abuse.first_message / 1e9,
         handshake_s=abuse.handshake / 1e9,
     )
-
-
-def _metrics_page(metrics: Collect) -> Callable[[web.Request], Awaitable[web.Response]]:
-    from aiohttp import web
-
-    from service_kit import prometheus
-
-    async def page(request: web.Request) -> web.Response:
-        families = metrics()
-        accept = request.headers.get("Accept", "")
-        body, content_type = await asyncio.to_thread(prometheus.text, families, accept)
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-    return page

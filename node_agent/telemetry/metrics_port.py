@@ -7,11 +7,11 @@ are few, and those that ask for nothing are ended.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from service_kit.addresses import is_local_name
 from service_kit.http_limits import HttpLimits
+from service_kit.http_pages import healthz, metrics_page
 from service_kit.loopback import is_loopback
 from service_kit.metrics import Collect
 
@@ -44,17 +44,6 @@ class MetricsPort:
         """
         from aiohttp import web
 
-        from service_kit import prometheus
-
-        async def page(request: web.Request) -> web.Response:
-            families = metrics()
-            accept = request.headers.get("Accept", "")
-            body, content_type = await asyncio.to_thread(prometheus.text, families, accept)
-            return web.Response(body=body, headers={"Content-Type": content_type})
-
-        async def healthz(_request: web.Request) -> web.Response:
-            return web.json_response({"status": "ok"})
-
         @web.middleware
         async def only_here(request: web.Request, handler: Handler) -> web.StreamResponse:
             if is_loopback(host) and not is_local_name(request.host):
@@ -64,7 +53,7 @@ class MetricsPort:
 
         limits = HttpLimits(CONNECTIONS, first_message_s=idle_s)
         app = web.Application(client_max_size=1024, middlewares=[limits.count(), only_here])
-        app.add_routes([web.get("/metrics", page), web.get("/healthz", healthz)])
+        app.add_routes([web.get("/metrics", metrics_page(metrics)), web.get("/healthz", healthz)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
