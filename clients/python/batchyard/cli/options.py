@@ -60,6 +60,8 @@ class PriorityRange(click.ParamType):  # type: ignore[type-arg] # generic since 
 
 PRIORITIES = PriorityRange()
 
+reason_option = click.option("--reason", default="", help="Why; kept in the event.")
+
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def store(ctx: click.Context, _param: click.Parameter, value: Any) -> None:

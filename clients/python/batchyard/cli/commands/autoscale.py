@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from batchyard.cli.asks import ask_admin
-from batchyard.cli.commands.queues import emit_pools, reason_option
-from batchyard.cli.options import DurationType, pass_settings, server_options
+from batchyard.cli.commands.queues import emit_pools
+from batchyard.cli.options import DurationType, pass_settings, reason_option, server_options
 from batchyard.cli.settings import Settings
 
 

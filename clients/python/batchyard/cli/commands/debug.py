@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from batchyard.cli.asks import ask_admin, take
-from batchyard.cli.options import pass_settings, server_options
+from batchyard.cli.options import pass_settings, reason_option, server_options
 from batchyard.cli.output import note
 from batchyard.cli.settings import Settings
 
@@ -31,7 +31,7 @@ def debug() -> None:
 @click.argument("level", type=click.Choice(LEVELS), required=False)
 @click.option("--logger", default="", help="Only this one and those below it.")
 @click.option("--node", default="", help="Of this node's agent, not of the scheduler.")
-@click.option("--reason", default="", help="Why; kept in the event.")
+@reason_option
 @server_options
 @pass_settings
 def log_level(settings: Settings, level: str | None, logger: str, node: str, reason: str) -> None:

@@ -10,7 +10,7 @@ import click
 from batchyard.cli.asks import ask_admin
 from batchyard.cli.durations import format_ms
 from batchyard.cli.failures import FAILURE, OK, CliError
-from batchyard.cli.options import DurationType, pass_settings, server_options
+from batchyard.cli.options import DurationType, pass_settings, reason_option, server_options
 from batchyard.cli.output import emit_document, note, write_lines
 from batchyard.cli.settings import Settings
 
@@ -31,7 +31,7 @@ IDS_SHOWN = 20
     default=None,
     help="Time for running work; then it is moved. [default: no limit]",
 )
-@click.option("--reason", default="", help="Why; kept in the event.")
+@reason_option
 @click.option("--terminate", is_flag=True, help="The agent exits when it is drained.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the end and show the proof.")
 @server_options

@@ -10,7 +10,7 @@ import click
 
 from batchyard.cli.asks import ask_admin, take
 from batchyard.cli.failures import OK, CliError
-from batchyard.cli.options import pass_settings, server_options
+from batchyard.cli.options import pass_settings, reason_option, server_options
 from batchyard.cli.output import emit_one, note
 from batchyard.cli.settings import Settings
 
@@ -24,7 +24,6 @@ ACTIVE, LOADING, UNLOADING, GONE = "active", "loading", "unloading", "unloaded"
 
 node_option = click.option("--node", "node_id", required=True, help="The node; see `nodes list`.")
 engine_option = click.option("--engine", "engine_id", default="", help="Of several engines: which.")
-reason_option = click.option("--reason", default="", help="Why; kept in the event.")
 wait_option = click.option("--wait/--no-wait", default=True, help="Wait until it is done.")
 
 

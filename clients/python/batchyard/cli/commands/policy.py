@@ -8,8 +8,7 @@ import click
 
 from batchyard.cli.asks import ask_admin
 from batchyard.cli.columns import Column, text
-from batchyard.cli.commands.queues import reason_option
-from batchyard.cli.options import pass_settings, server_options
+from batchyard.cli.options import pass_settings, reason_option, server_options
 from batchyard.cli.output import emit_document, emit_list, note
 from batchyard.cli.settings import Settings
 

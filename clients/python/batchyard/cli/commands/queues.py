@@ -8,15 +8,12 @@ import click
 
 from batchyard.cli.asks import ask_admin
 from batchyard.cli.nouns import NounGroup
-from batchyard.cli.options import pass_settings, server_options
+from batchyard.cli.options import pass_settings, reason_option, server_options
 from batchyard.cli.output import emit_list
 from batchyard.cli.settings import Settings
 
 if TYPE_CHECKING:
     from batchyard.v1 import Pool
-
-
-reason_option = click.option("--reason", default="", help="Why; kept in the event.")
 
 
 @click.group(cls=NounGroup)

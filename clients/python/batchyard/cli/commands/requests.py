@@ -10,7 +10,7 @@ from batchyard.cli.asks import ask, ask_admin, take
 from batchyard.cli.commands.explain import show_explanation
 from batchyard.cli.failures import FAILURE, OK, PARTIAL, CliError
 from batchyard.cli.nouns import NounGroup
-from batchyard.cli.options import PRIORITIES, pass_settings, server_options
+from batchyard.cli.options import PRIORITIES, pass_settings, reason_option, server_options
 from batchyard.cli.output import emit_list, emit_one, note
 from batchyard.cli.settings import Settings
 
@@ -110,7 +110,7 @@ async def _find(admin: AsyncAdmin, request_id: str, tenant: str) -> Document:
 @click.option("--priority", type=PRIORITIES, help="Only of these: 3, or 1-4; 10 = most urgent.")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES[:3]), help="Only in it.")
 @click.option("--dry-run", is_flag=True, help="Only say which would be cancelled.")
-@click.option("--reason", default="", help="Why; kept in the event.")
+@reason_option
 @server_options
 @pass_settings
 def cancel(
