@@ -4,7 +4,8 @@ Agents go on while no scheduler is there, and hand back what they run and what t
 The edge says which of it is still wanted, and for which request (`RunningItem.orphan`): one that it
 made from the item's cookie, the stored item of a job, or that of a caller who was here first. It is
 adopted as an attempt under its old dispatch id, uncharged (the agent's first credits leave out the
-room that it holds); all of its output comes again, from its beginning.
+room that it holds); all of its output comes again, from its beginning. How long it took is not
+known, so no estimate learns from it.
 
 After such a start nothing is dispatched, and a model that no node has yet is no error, until the
 nodes of before are back, or `recovery_window` is over: callers often come before their nodes.
@@ -20,7 +21,7 @@ from scheduler_service.core.outcomes import Outcome, Reason, RequestClass, Reque
 from scheduler_service.core.relay import Output
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_request
-from scheduler_service.core.types import NEVER, Attempt, Batch, Engine, Node, Request
+from scheduler_service.core.types import ADOPTED, NEVER, Attempt, Batch, Engine, Node, Request
 
 OVER: Final = ("recovered", "")  # the timer of the window's end
 
@@ -90,7 +91,7 @@ def _enter(state: State, request: Request, item: RunningItem) -> None:
 
 def _attempt(state: State, engine: Engine, request: Request, item: RunningItem) -> None:
     """The attempt that goes on, in the books of its node."""
-    batch = Batch(f"b{state.new_id():x}", engine, item.model, False, "adopted", state.now)
+    batch = Batch(f"b{state.new_id():x}", engine, item.model, False, ADOPTED, state.now)
     attempt = Attempt(
         dispatch_id=item.dispatch_id,
         number=item.attempt,
@@ -100,7 +101,7 @@ def _attempt(state: State, engine: Engine, request: Request, item: RunningItem) 
         batch=batch,
         inputs=engine.charge_of(request),
         started_at=state.now,
-        chosen_by="adopted",
+        chosen_by=ADOPTED,
         output_id=item.output_id,
     )
     request.attempts = (attempt,)

@@ -39,9 +39,17 @@ from scheduler_service.core.outcomes import (
     RequestState,
     ResumeMode,
 )
-from scheduler_service.core.state import State
+from scheduler_service.core.state import Pool, State
 from scheduler_service.core.transitions import move_request
-from scheduler_service.core.types import Attempt, Duration, Engine, Instant, Node, ServiceEstimate
+from scheduler_service.core.types import (
+    ADOPTED,
+    Attempt,
+    Duration,
+    Engine,
+    Instant,
+    Node,
+    ServiceEstimate,
+)
 
 # Members of enumerations on the path of every request: a look-up costs 70 ns each.
 _DISPATCHED: Final = RequestState.DISPATCHED
@@ -209,15 +217,10 @@ def _halve(state: State, members: list[Attempt]) -> None:
 
 def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
     took, request, tokens = state.now - attempt.started_at, attempt.request, item.output_tokens
-    if attempt.expected_token:
-        profile.learn(attempt, took)
-    model, service = attempt.model, attempt.engine.service
-    estimate = service.get(model)
-    if estimate is None:
-        estimate = service[model] = ServiceEstimate()
-    estimate.learn(took, tokens)
+    model = attempt.model
     pool = state.pools[model]
-    pool.estimate.learn(took, tokens)
+    if attempt.chosen_by != ADOPTED:
+        _learn_time(attempt, pool, took, tokens)
     pool.drain.add(state.now, len(pool.queue) > 0)
     node.finished += 1
     if state.lengths is not None:
@@ -237,6 +240,18 @@ def _succeed(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:
         node.drain.finished.append(request.request_id)
     ledger.end(state, attempt, _ANSWERED, _NONE)
     requests.finish(state, request, _SUCCEEDED, attempt=attempt, payload=item.payload)
+
+
+def _learn_time(attempt: Attempt, pool: Pool, took: Duration, tokens: int) -> None:
+    """What it took; of an adopted one only the end was seen."""
+    if attempt.expected_token:
+        profile.learn(attempt, took)
+    model, service = attempt.model, attempt.engine.service
+    estimate = service.get(model)
+    if estimate is None:
+        estimate = service[model] = ServiceEstimate()
+    estimate.learn(took, tokens)
+    pool.estimate.learn(took, tokens)
 
 
 def _refused(state: State, node: Node, attempt: Attempt, item: ItemEnd) -> None:

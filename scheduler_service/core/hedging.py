@@ -25,6 +25,7 @@ from scheduler_service.core.answers import Hedging
 from scheduler_service.core.outcomes import EngineMode, NodeHealth, RequestClass, RequestState
 from scheduler_service.core.state import Pool, State
 from scheduler_service.core.types import (
+    ADOPTED,
     MILLISECOND,
     NEVER,
     Attempt,
@@ -41,7 +42,7 @@ LOOK_AGAIN: Final = 50 * MILLISECOND  # at least, where there was no room
 def learn(state: State, attempt: Attempt) -> None:
     """It was the first to answer, of one or of two."""
     hedging = state.pools[attempt.model].hedging
-    if hedging is None:
+    if hedging is None or attempt.chosen_by == ADOPTED:
         return
     since = attempt.started_at
     if attempt.chosen_by == RIVAL:

@@ -47,6 +47,7 @@ class _Nobody(dict[int, "Attempt"]):
         return "NOBODY"
 
 
+ADOPTED: Final = "adopted"  # `Attempt.chosen_by`: it was begun under a scheduler of before
 NOBODY: Final = _Nobody()  # stands for `Request.live` of all that wait
 
 
@@ -157,7 +158,7 @@ class Attempt:
     started_at: Instant
     tokens: int = 0  # charged, where the engine's are limited
     sent_index: int = 0  # the how many-th item sent in its node's session, from 1
-    chosen_by: str = "order"  # or "floor", or "apart"
+    chosen_by: str = "order"  # or "floor", "apart", "hedge", ADOPTED
     queue_wait: Duration = 0  # the stay in the queue that it ended
     output_id: int = 0
     state: AttemptState = AttemptState.RUNNING

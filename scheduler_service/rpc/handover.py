@@ -37,6 +37,7 @@ from scheduler_service.core.types import (
     Duration,
     Instant,
     Request,
+    ServiceEstimate,
 )
 from scheduler_service.rpc.book import Book
 from scheduler_service.rpc.convert import fingerprint
@@ -82,13 +83,15 @@ def bake(attempt: Attempt, clock: Clock, key: bytes) -> bytes:
     body_hash, principal = _NO_HASH, ""
     entry = request.context
     whose = getattr(entry, "key", None)
-    if whose is not None and request.request_class is RequestClass.INTERACTIVE:
-        known = attempt.engine.service.get(attempt.model)
-        if known is None or known.mean >= WORTH:
-            message = inference_pb2.InferenceRequest.FromString(entry.request_bytes)
-            if not message.output.omit_text:  # else offsets count what is only in the body
-                body_hash, principal = fingerprint(entry.request_bytes), whose[0]
-                flags |= Flags.WANTED
+    if (
+        whose is not None
+        and request.request_class is RequestClass.INTERACTIVE
+        and is_worth_it(request, attempt.engine.service.get(attempt.model))
+    ):
+        message = inference_pb2.InferenceRequest.FromString(entry.request_bytes)
+        if not message.output.omit_text:  # else offsets count what is only in the body
+            body_hash, principal = fingerprint(entry.request_bytes), whose[0]
+            flags |= Flags.WANTED
     if not flags & Flags.WANTED and request.request_class is RequestClass.INTERACTIVE:
         return b""
     deadline_ms = 0
@@ -104,6 +107,19 @@ def bake(attempt: Attempt, clock: Clock, key: bytes) -> bytes:
     return cookie + _seal(
         key, cookie, node_id, attempt.dispatch_id, request.request_id, attempt.model
     )
+
+
+def is_worth_it(request: Request, known: ServiceEstimate | None) -> bool:
+    """False: it is known to be short, so it is repeated rather than adopted.
+
+    The mean alone does not know it: one long stream among many short answers would be lost. So the
+    mean is scaled to the tokens that the request may have; a stream that states none may be long.
+    """
+    if known is None or known.mean >= WORTH:
+        return True
+    if known.tokens > 0 and request.output_tokens:
+        return known.mean * request.output_tokens >= WORTH * known.tokens
+    return request.stream
 
 
 def _seal(

@@ -17,7 +17,7 @@ from scheduler_service.clock import Clock
 from scheduler_service.core.hedging import RIVAL
 from scheduler_service.core.outcomes import AttemptState, Outcome
 from scheduler_service.core.state import State
-from scheduler_service.core.types import MILLISECOND, SECOND, Attempt, Instant, Request
+from scheduler_service.core.types import ADOPTED, MILLISECOND, SECOND, Attempt, Instant, Request
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.telemetry import span_attributes as said
 from scheduler_service.telemetry.span_contexts import links_to, under
@@ -25,7 +25,7 @@ from service_kit import span_names as names
 
 SHIFT_FOR: Final = SECOND
 _BAD = (AttemptState.FAILED, AttemptState.LOST)
-_NOT_QUEUED: Final = (RIVAL, "adopted")  # attempts whose requests did not wait for them
+_NOT_QUEUED: Final = (RIVAL, ADOPTED)  # attempts whose requests did not wait for them
 _WELL = (Outcome.SUCCEEDED, Outcome.CANCELLED)
 
 

@@ -55,6 +55,17 @@ def test_orphan_is_adopted_under_its_old_id_and_answers_once() -> None:
     world.assert_idle()
 
 
+def test_what_adopted_work_took_is_not_known_and_teaches_nothing() -> None:
+    """It may have ended before its node was back: a service time of nothing would be believed."""
+    world = restarted("a")
+    request = world.request(max_attempts=0)
+    end(world, back(world, request))
+    assert request.outcome is Outcome.SUCCEEDED
+    state = world.scheduler.state
+    assert state.nodes["a"].engines["e0"].service == {}
+    assert state.pools["m"].estimate.samples == 0
+
+
 def test_caller_that_was_first_is_bound_to_the_work_and_nothing_is_sent() -> None:
     world = restarted("a")
     request = world.submit(stream=True)

@@ -65,6 +65,15 @@ def test_no_cookie_where_nobody_could_come_back_or_repeating_is_cheap() -> None:
     assert bake(attempt(("p" * COOKIE_BYTES, "t", "id")), clock) == b""
 
 
+def test_long_work_among_short_has_one() -> None:
+    """The mean of a model that mostly classifies says nothing about the stream of 1,000 tokens."""
+    short, clock = SECOND // 100, HandClock()  # of one token
+    key = ("p", "t", "id")
+    assert bake(attempt(key, mean=short, output_tokens=10, stream=True), clock) == b""
+    assert bake(attempt(key, mean=short, output_tokens=1_000), clock) != b""
+    assert bake(attempt(key, mean=short, stream=True), clock) != b"", "it may be long"
+
+
 def test_item_of_a_job_always_has_one() -> None:
     cookie = read(bake(attempt(None, SECOND // 100, request_class=RequestClass.JOB), HandClock()))
     assert cookie is not None
