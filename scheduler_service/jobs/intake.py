@@ -97,7 +97,10 @@ class ItemIntake:
 def _items(
     given: scheduler_service_pb2.JobInput, start: int
 ) -> Iterator[tuple[str, scheduler_service_pb2.JobItem]]:
-    """Each item, and how its place is called: counted over all messages of the input."""
+    """Each item, and how its place is called: counted over all messages of the input.
+
+    Empty lines do not count, for a later message knows only how many items were before it.
+    """
     kinds = [name for name in ("items", "json_lines") if getattr(given, name)]
     if given.HasField("ref"):
         raise Refused(
@@ -109,10 +112,10 @@ def _items(
         raise Refused("give items or json_lines, not both", field="input")
     for index, item in enumerate(given.items):
         yield f"input.items[{start + index}]", item
-    for number, line in enumerate(given.json_lines.split(b"\n"), 1):
-        if line.strip():
-            where = f"input.json_lines[{start + number}]"
-            yield where, _line(line, where)
+    lines = (line for line in given.json_lines.split(b"\n") if line.strip())
+    for number, line in enumerate(lines, start + 1):
+        where = f"input.json_lines[{number}]"
+        yield where, _line(line, where)
 
 
 def _line(line: bytes, where: str) -> scheduler_service_pb2.JobItem:

@@ -8,6 +8,7 @@ the body has and this scheduler does not know is refused by name, never dropped.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
@@ -25,6 +26,7 @@ _PARAMS: Final = (
     "model", "temperature", "top_p", "n", "stop", "seed", "presence_penalty", "frequency_penalty",
     "max_tokens",
 )  # fmt: skip
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")  # surrogates, which JSON can escape one by one
 _IGNORED: Final = frozenset({"stream", "service_tier", "store"})  # say nothing about the answer
 
 
@@ -35,7 +37,13 @@ def read(line: bytes) -> scheduler_service_pb2.JobItem:
         Refused: naming the field of the line.
     """
     try:
-        document = json.loads(line, parse_constant=_refuse_constant)
+        text = line.decode("utf-8-sig")  # a file may begin with a byte order mark
+        document = json.loads(text, parse_constant=_refuse_constant)
+        if _HALF.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as fault:
+        half = ascii(fault.object[fault.start])
+        raise Refused(f"has {half}, half of a character: no text can contain it") from None
     except (ValueError, RecursionError) as fault:
         raise Refused(f"is no JSON: {fault}") from None
     if not isinstance(document, dict):
@@ -70,10 +78,11 @@ def _openai(line: Mapping[str, Any]) -> scheduler_service_pb2.JobItem:
         raise Refused("body must be an object", field="body")
     if line.get("method", "POST") != "POST":
         raise Refused('method must be "POST"', field="method")
-    fill = _URLS.get(line.get("url", ""))
+    url = line.get("url")
+    fill = _URLS.get(url) if isinstance(url, str) else None
     if fill is None:
         raise Refused(
-            f"url must be one of {', '.join(_URLS)}; it is {str(line.get('url'))[:64]!r}",
+            f"url must be one of {', '.join(_URLS)}; it is {str(url)[:64]!r}",
             field="url", reason=Reason.UNSUPPORTED_FEATURE, metadata={"feature": "url"},
         )  # fmt: skip
     item = scheduler_service_pb2.JobItem(custom_id=custom_id)

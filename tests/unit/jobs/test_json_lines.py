@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given as examples
+from hypothesis import strategies as st
 
 from batchyard.v1 import InferenceRequest
 from scheduler_service.jobs.intake import check_defaults, fill_in
@@ -65,6 +67,13 @@ def test_completion_and_embedding_of_openai() -> None:
     [
         (b"nonsense", ""),
         (b"[]", ""),
+        (b"\xff", ""),
+        (b'{"custom_id":"\\ud800","request":{}}', ""),
+        (b'{"custom_id":"a","request":"\\ud800"}', ""),
+        (line("/v1/completions", prompt="x", **{"\ud800": 1}), ""),
+        (line("/v1/embeddings", input="\ud800"), ""),
+        ('{"custom_id":"a","request":{}}'.encode("utf-16"), ""),
+        (b'{"custom_id":"a","url":["/v1/completions"],"body":{}}', "url"),
         (b'{"custom_id":"a","more":1}', "more"),
         (b'{"custom_id":"a","request":{"text":{"prompt":5}}}', ""),
         (b'{"custom_id":5,"url":"/v1/completions","body":{}}', "custom_id"),
@@ -110,3 +119,39 @@ def test_defaults_may_not_say_what_items_cannot_share(name: str) -> None:
     with pytest.raises(Refused) as refused:
         check_defaults(defaults)
     assert refused.value.error.field == f"defaults.{name}"
+
+
+_ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+_KEYS = ("custom_id", "method", "url", "body", "request", "customId")
+_BODY_KEYS = (
+    "model", "messages", "prompt", "input", "n", "stop", "seed", "max_tokens", "response_format",
+    "logprobs", "top_logprobs", "tools", "tool_choice", "user", "metadata", "logit_bias", "stream",
+    "dimensions", "encoding_format",
+)  # fmt: skip
+_GOOD: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
+    "/v1/completions": {"prompt": "hi"},
+    "/v1/embeddings": {"input": "hi"},
+}
+
+
+@examples(
+    st.sampled_from(sorted(_GOOD)),
+    st.dictionaries(st.sampled_from(_BODY_KEYS), _ODD, max_size=2),
+    st.dictionaries(st.sampled_from(_KEYS), _ODD, max_size=1),
+)
+def test_any_line_is_read_or_refused(
+    url: str, wrong_body: dict[str, Any], wrong_line: dict[str, Any]
+) -> None:
+    """And what was read can be stored."""
+    body = {"model": "m", **_GOOD[url], **wrong_body}
+    given = {"custom_id": "c", "method": "POST", "url": url, "body": body, **wrong_line}
+    try:
+        item = read(json.dumps(given).encode())
+    except Refused:
+        return
+    item.SerializeToString()
