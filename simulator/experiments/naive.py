@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Demand = tuple[int, int, int]  # (instant of arrival, service, priority)
 
@@ -55,6 +55,52 @@ def _start(queues: dict[int, deque[tuple[int, int]]], now: int, busy: list[int])
     at, service = queues[priority].popleft()
     heapq.heappush(busy, now + service)
     return priority, now - at
+
+
+def keyed(demands: Sequence[Demand], servers: int, key: Callable[[int, int], int]) -> list[int]:
+    """Waits in order of arrival, of one queue before several servers without preemption; the least
+    `key(at, priority)` goes next, and of equal ones the first that came.
+    """
+    waits = [0] * len(demands)
+    waiting: list[tuple[int, int]] = []  # (key, number)
+    busy: list[int] = []  # ends of what runs
+    came = 0
+    while came < len(demands) or waiting:
+        ends = busy[0] if waiting else demands[came][0]
+        now = min(ends, demands[came][0]) if came < len(demands) else ends
+        while busy and busy[0] <= now:
+            heapq.heappop(busy)
+        while came < len(demands) and demands[came][0] <= now:
+            heapq.heappush(waiting, (key(demands[came][0], demands[came][2]), came))
+            came += 1
+        while waiting and len(busy) < servers:
+            _, number = heapq.heappop(waiting)
+            at, service, _ = demands[number]
+            waits[number] = now - at
+            heapq.heappush(busy, now + service)
+    return waits
+
+
+def own_lines(
+    demands: Iterable[Demand], nodes: int, servers: int, choose: Callable[[int, Sequence[int]], int]
+) -> list[int]:
+    """Waits in order of arrival where each goes to a node at once, and waits there, first come
+    first served. `choose(number, counts)`, numbers from 1, sees how many each node has.
+    """
+    counts = [0] * nodes
+    free = [[0] * servers for _ in range(nodes)]  # heaps of the instants at which servers are free
+    running: list[tuple[int, int]] = []  # (end, node), of all that are there
+    waits = []
+    for number, (at, service, _) in enumerate(demands, 1):
+        while running and running[0][0] <= at:
+            counts[heapq.heappop(running)[1]] -= 1
+        node = choose(number, counts)
+        start = max(at, free[node][0])
+        heapq.heapreplace(free[node], start + service)
+        heapq.heappush(running, (start + service, node))
+        counts[node] += 1
+        waits.append(start - at)
+    return waits
 
 
 def by_key(demands: Iterable[Demand], key: Callable[[int, int], int]) -> list[tuple[int, int]]:

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from simulator.experiments.policies_runs import Outcome, Setup
+from scheduler_service.core.types import SECOND
+from simulator.experiments.policies_bounds import BOUND, UrgentFirst
+from simulator.experiments.policies_runs import FAR, Outcome, Setup
 from simulator.experiments.verdicts import Table
 from simulator.pages.charts import Chart, Line, linear
 
 FLOORS: Final = (2, 3, 4, 8, 16, 32, 0)
 LEVELS: Final = (0, 1, 2, 4, 9)
 PER_LEVEL_MS: Final = (20, 50, 100, 200, 500, 1_000, 2_000, 10_000)
+AHEAD_S: Final = (0.5, 1, 2, 3, 5, 8, 15)  # the urgent, of all others
 UNCAPPED: Final = 1_000_000  # levels
 
 
@@ -40,6 +43,13 @@ def groups(trace: str, minutes: int) -> dict[str, list[Setup]]:
         for ms in PER_LEVEL_MS
     ]  # fmt: skip
 
+    def by_age(name: str, ahead: float, floor: int) -> Setup:
+        order = UrgentFirst(ahead=round(ahead * SECOND))
+        return Setup(trace=trace, name=name, ordering=order, floor=floor, minutes=minutes)
+
+    one_line = [by_age(f"the urgent {s:g} s ahead, by age", s, 0) for s in AHEAD_S]
+    bounded = [by_age(f"{BOUND}, floor {n}", FAR / SECOND, n) for n in (2, 3, 4, 8, 0)]
+
     def first_come(name: str, *, central: bool, urgent_first: bool = False) -> Setup:
         return Setup(trace=trace, name=name, names=(("order", "fifo"),), floor=0, central=central,
                      urgent_first=urgent_first, minutes=minutes)  # fmt: skip
@@ -50,6 +60,8 @@ def groups(trace: str, minutes: int) -> dict[str, list[Setup]]:
         "levels 0 ... 9, with the floor of 8": levels[8],
         "levels 0 ... 9, no floor": levels[0],
         "a level each 0.02 ... 10 s, no cap, no floor": paces,
+        "by age, the urgent 0.5 ... 15 s ahead": one_line,
+        f"{BOUND}, floor of 2 ... 8, and none": bounded,
         "first come: one queue, and least loaded": [
             first_come("fifo", central=True),
             first_come("least loaded", central=False),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from scheduler_service.core import CoreSettings
-from scheduler_service.core.interfaces import PolicySet
+from scheduler_service.core.interfaces import Ordering, PolicySet
 from scheduler_service.core.settings import QueueSettings
 from scheduler_service.core.types import NEVER, SECOND, Duration
 from scheduler_service.policies import build
@@ -44,12 +44,14 @@ class Setup:
     name: str
     names: tuple[tuple[str, str], ...] = ()
     order: tuple[tuple[str, Any], ...] = ()  # options of the order
+    ordering: Ordering | None = None  # instead of one that is in the registry
     floor: int = 8
     central: bool = True
     view: Duration = 0  # of a router: how old its look at the nodes may be
     urgent_first: bool = False  # on a router's nodes
     more: int = 0  # nodes beside those of all others
     tenants: int = TENANTS
+    draw: int = 1  # of priorities and tenants: which requests have which
     deadlines: bool = False  # requests have some, in the order of the latest starts
     minutes: int = 60
 
@@ -60,8 +62,9 @@ class Outcome:
 
     urgent: float  # share that started in time
     late: float  # p99 wait of the least urgent, s
-    mean: float  # wait of all, s
+    usual: float  # mean wait of the least urgent, s
     most: float  # the longest of them, s
+    mean: float  # wait of all, s
     attained: Mapping[int, float] = field(default_factory=dict)  # by priority
     tokens_per_s: float = 0.0
     done: bool = True
@@ -70,6 +73,8 @@ class Outcome:
 def policies(setup: Setup) -> PolicySet:
     """As the configuration says; the router has a picker of its own."""
     made = build({"admission": "open", **dict(setup.names)}, {"order": dict(setup.order)})
+    if setup.ordering is not None:
+        return replace(made, ordering=setup.ordering)
     if setup.central:
         return made
     router = e2_rules.RulePicker(e2_rules.least_loaded, ())
@@ -92,7 +97,7 @@ def play(setup: Setup) -> Outcome:
         ),
         watchers=[guess],
     )  # fmt: skip
-    hour = Assignment(seed=1, tenants=setup.tenants)(load(setup.trace))
+    hour = Assignment(seed=setup.draw, tenants=setup.tenants)(load(setup.trace))
     run = simulate(plan, between(hour, 0, 60 * setup.minutes))
     return judged(run.metrics, run.summary.output_tokens_per_s, central=setup.central)
 
@@ -102,10 +107,10 @@ def node(setup: Setup) -> NodeKind:
     slots = kind("slots-70B", SLOTS)
     if setup.central:
         return slots
-    work = linear(BASE, PER_PROMPT, PER_OUTPUT)
+    service = linear(BASE, PER_PROMPT, PER_OUTPUT)
 
     def make(host: Host) -> IndependentEngine:
-        return IndependentEngine(host, SLOTS, work, urgent_first=setup.urgent_first)
+        return IndependentEngine(host, SLOTS, service, urgent_first=setup.urgent_first)
 
     return replace(slots, look_ahead=1 << 40, make=make)
 
@@ -120,19 +125,26 @@ def judged(metrics: Metrics, tokens_per_s: float, *, central: bool) -> Outcome:
         if central:
             wait = rows.wait[index]
         else:
-            output = PER_OUTPUT * rows.output_tokens[index]
-            work = BASE + round(PER_PROMPT * rows.prompt_tokens[index] + output)
-            wait = rows.total[index] - work
+            wait = rows.total[index] - work(rows.prompt_tokens[index], rows.output_tokens[index])
         waits[priority].append(wait)
+    return replace(outcome(waits), tokens_per_s=tokens_per_s, done=len(rows) == metrics.submitted)
+
+
+def work(prompt_tokens: int, output_tokens: int) -> Duration:
+    """What a request of that size takes on its slot."""
+    return BASE + round(PER_PROMPT * prompt_tokens + PER_OUTPUT * output_tokens)
+
+
+def outcome(waits: Mapping[int, Sequence[int]]) -> Outcome:
+    """Of waits in ns, by priority."""
     met = {p: sum(w <= STARTS[p] for w in values) for p, values in waits.items()}
     urgent = [p for p in waits if p >= URGENT]
     least = sorted(waits[min(waits)])
     return Outcome(
         urgent=sum(met[p] for p in urgent) / max(1, sum(len(waits[p]) for p in urgent)),
         late=quantile(least, 0.99) / SECOND,
-        mean=sum(map(sum, waits.values())) / max(1, len(rows)) / SECOND,
+        usual=sum(least) / len(least) / SECOND,
         most=least[-1] / SECOND,
+        mean=sum(map(sum, waits.values())) / max(1, sum(map(len, waits.values()))) / SECOND,
         attained={p: met[p] / max(1, len(waits[p])) for p in waits},
-        tokens_per_s=tokens_per_s,
-        done=len(rows) == metrics.submitted,
     )
