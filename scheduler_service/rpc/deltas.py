@@ -20,15 +20,26 @@ _EXTRA_COST: Final = 64
 
 
 class _Row:
-    """Merged output of one (choice, channel)."""
+    """Merged output of one (choice, channel) of a call."""
 
-    __slots__ = ("offset", "parts", "token_ids", "tokens")
+    __slots__ = ("call_id", "channel", "choice", "offset", "parts", "token_ids", "tokens")
 
-    def __init__(self, offset: int) -> None:
+    def __init__(
+        self, call_id: int, choice: int, channel: int, offset: int, text: str, tokens: int
+    ) -> None:
+        self.call_id = call_id
+        self.choice = choice
+        self.channel = channel
         self.offset = offset
-        self.parts: list[str] = []
-        self.tokens = 0
-        self.token_ids: list[int] = []
+        self.parts = [text]
+        self.tokens = tokens
+        self.token_ids: list[int] | None = None  # few are asked for any
+
+    def add_ids(self, token_ids: Sequence[int]) -> None:
+        """Ids of the text that came last."""
+        if self.token_ids is None:
+            self.token_ids = []
+        self.token_ids.extend(token_ids)
 
 
 class _Call:
@@ -38,23 +49,23 @@ class _Call:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], _Row] = {}
-        self.extras: list[types_pb2.DeltaExtra] = []
+        self.extras: list[types_pb2.DeltaExtra] | None = None  # few have any
         self.waiting = 0  # about as many bytes, counting a character as one
 
 
 class Deltas:
     """Unwritten output of many calls."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("calls",)
 
     def __init__(self) -> None:
-        self._calls: dict[int, _Call] = {}  # oldest first
+        self.calls: dict[int, _Call] = {}  # oldest first; empty: nothing waits
 
     def __bool__(self) -> bool:
-        return bool(self._calls)
+        return bool(self.calls)
 
     def __contains__(self, call_id: int) -> bool:
-        return call_id in self._calls
+        return call_id in self.calls
 
     def add(
         self,
@@ -67,25 +78,30 @@ class Deltas:
         token_ids: Sequence[int],
     ) -> int:
         """Add a delta; returns how much waited before it."""
-        call = self._calls.get(call_id)
+        call = self.calls.get(call_id)
         if call is None:
-            call = self._calls[call_id] = _Call()
-        row = call.rows.get((choice, channel))
+            call = self.calls[call_id] = _Call()
+        key = (choice, channel)
+        row = call.rows.get(key)
         if row is None:
-            row = call.rows[choice, channel] = _Row(offset)
-        row.parts.append(text)
-        row.tokens += tokens
-        if token_ids:
-            row.token_ids.extend(token_ids)
+            row = call.rows[key] = _Row(call_id, choice, channel, offset, text, tokens)
+        else:
+            row.parts.append(text)
+            row.tokens += tokens
         before = call.waiting
-        call.waiting = before + len(text) + 4 * len(token_ids) + _DELTA_COST
+        call.waiting = before + len(text) + _DELTA_COST
+        if token_ids:
+            row.add_ids(token_ids)
+            call.waiting += 4 * len(token_ids)
         return before
 
     def add_extra(self, call_id: int, extra: types_pb2.DeltaExtra) -> int:
         """Add a rare row; returns how much waited before it."""
-        call = self._calls.get(call_id)
+        call = self.calls.get(call_id)
         if call is None:
-            call = self._calls[call_id] = _Call()
+            call = self.calls[call_id] = _Call()
+        if call.extras is None:
+            call.extras = []
         call.extras.append(extra)
         before = call.waiting
         call.waiting = before + extra.ByteSize() + _EXTRA_COST
@@ -93,53 +109,51 @@ class Deltas:
 
     def drop(self, call_id: int) -> None:
         """Forget what waits for this call: its output was voided, or nobody reads it."""
-        self._calls.pop(call_id, None)
+        self.calls.pop(call_id, None)
 
     def take(self, into: types_pb2.TokenDeltas, *, with_ids: bool = True) -> None:
         """Move as much into the message as it takes."""
-        rows: list[tuple[int, int, int, _Row]] = []
+        rows: list[_Row] = []
         extras: list[types_pb2.DeltaExtra] = []
         whole: list[int] = []
         size = 0
-        for call_id, call in self._calls.items():
+        for call_id, call in self.calls.items():
             if call.extras:
                 room = MAX_EXTRAS - len(extras)
                 extras.extend(call.extras[:room])
                 del call.extras[:room]
                 if call.extras:
                     break  # its deltas come after them
-            rows.extend((call_id, *key, row) for key, row in call.rows.items())
+            rows.extend(call.rows.values())
             size += call.waiting
             whole.append(call_id)
             if len(rows) >= MAX_ITEMS or size > MAX_BYTES:
                 break
         for call_id in whole:
-            del self._calls[call_id]
+            del self.calls[call_id]
         into.extras.extend(extras)
         _fill(into, rows, with_ids)
 
 
-def _fill(
-    columns: types_pb2.TokenDeltas, rows: list[tuple[int, int, int, _Row]], with_ids: bool
-) -> None:
+def _fill(columns: types_pb2.TokenDeltas, rows: list[_Row], with_ids: bool) -> None:
     """Write the rows; a column that says nothing is left out."""
     if with_ids:
-        columns.ids.extend([call_id for call_id, _, _, _ in rows])
-    columns.offsets.extend([row.offset for _, _, _, row in rows])
-    texts = ["".join(row.parts) for _, _, _, row in rows]
+        columns.ids.extend([row.call_id for row in rows])
+    columns.offsets.extend([row.offset for row in rows])
+    texts = ["".join(row.parts) for row in rows]
     if any(texts):
         columns.texts.extend(texts)
-    counts = [row.tokens for _, _, _, row in rows]
+    counts = [row.tokens for row in rows]
     if any(counts):
         columns.token_counts.extend(counts)
-    choices = [choice for _, choice, _, _ in rows]
+    choices = [row.choice for row in rows]
     if any(choices):
         columns.choice_indexes.extend(choices)
-    channels = [channel for _, _, channel, _ in rows]
+    channels = [row.channel for row in rows]
     if any(channels):
         columns.channels.extend(channels)
-    id_counts = [len(row.token_ids) for _, _, _, row in rows]
-    if any(id_counts):
-        columns.token_id_counts.extend(id_counts)
-        for _, _, _, row in rows:
-            columns.token_ids.extend(row.token_ids)
+    ids = [row.token_ids for row in rows]
+    if any(ids):
+        columns.token_id_counts.extend([len(each or ()) for each in ids])
+        for each in ids:
+            columns.token_ids.extend(each or ())

@@ -195,7 +195,9 @@ class Entry:
         token_ids: Sequence[int],
     ) -> None:
         """New output, accepted by the relay and trimmed to what is new."""
-        self._announce_speaker()
+        announced, output = self._announced, self.request.output
+        if announced is None or output is None or announced.dispatch_id != output.speaker:
+            self._announce_speaker()
         if not self.first_output_at:
             self.first_output_at = self._clock.now()
         self.deltas += 1

@@ -59,6 +59,7 @@ class DeltaGate:
             self._take_extra(extra, relay, begun)
         at = 0
         token_ids = deltas.token_ids[:]
+        lanes, epoch = relay.lanes, self._epoch
         for dispatch_id, offset, text, tokens, ids, choice, channel in zip(
             deltas.ids[:],
             deltas.offsets[:],
@@ -73,8 +74,9 @@ class DeltaGate:
             if ids:
                 row_ids = token_ids[at : at + ids]
                 at += ids
-            lane = self._lane(dispatch_id, relay)
-            if lane is None:
+            lane = lanes.get(dispatch_id)
+            if lane is None or lane.attempt.engine.node.epoch != epoch:  # `_lane`, written out
+                self._foreign(dispatch_id, relay)
                 continue
             output = lane.output
             if not text:
@@ -111,11 +113,14 @@ class DeltaGate:
         """The lane, if it is live and this session's; else the delta is counted as stale."""
         lane = relay.lanes.get(dispatch_id)
         if lane is None or lane.attempt.engine.node.epoch != self._epoch:
-            relay.stale += 1
-            if self._on_foreign is not None:
-                self._on_foreign(dispatch_id)
+            self._foreign(dispatch_id, relay)
             return None
         return lane
+
+    def _foreign(self, dispatch_id: int, relay: Relay) -> None:
+        relay.stale += 1
+        if self._on_foreign is not None:
+            self._on_foreign(dispatch_id)
 
     def _counts(self, lane: Lane) -> bool:
         """Whether its offsets count token ids; looked up once, for rows with ids and no text."""

@@ -70,8 +70,10 @@ class MultiplexWriter:
         token_ids: Sequence[int],
     ) -> bool:
         """Add output; False: the reader is too slow for this call."""
-        before = self._deltas.add(call_id, choice, channel, offset, text, tokens, token_ids)
-        self._wake.set()
+        deltas = self._deltas
+        if not deltas.calls:  # else the writer is awake, or looks again after its write
+            self._wake.set()
+        before = deltas.add(call_id, choice, channel, offset, text, tokens, token_ids)
         return before <= self._max_buffer
 
     def extra(self, extra: types_pb2.DeltaExtra) -> bool:
