@@ -168,6 +168,20 @@ class Agent:
             self.ledgers.setdefault(spec.engine_id, Ledger(spec)).spec = spec
         self.world.step(ev.NodeDescribed(self.node_id, self.epoch, self.spec), self.credits())
 
+    def free(self, *requests: Request) -> list[int]:
+        """Its engine is through with these, and its credit says so ahead of their results; the ids
+        to answer by.
+        """
+        ids = [self.dispatch_id(r) for r in requests]
+        self.free_ids(ids)
+        return ids
+
+    def free_ids(self, dispatch_ids: Iterable[int]) -> None:
+        """The same, by id."""
+        for dispatch_id in dispatch_ids:
+            del self.held[dispatch_id]
+        self.world.step(self.credits())
+
     def finish(self, *requests: Request, **end: Any) -> None:
         """Answer these: success unless `reason` says otherwise."""
         self.finish_ids([self.dispatch_id(r) for r in requests], **end)

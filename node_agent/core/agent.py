@@ -455,7 +455,8 @@ class Agent:
             if grew or first:
                 limited = slots.spec.token_capacity is not None
                 tokens = slots.granted_tokens if limited else None
-                self._out.append(cmd.SendCredit(engine_id, slots.granted_inputs, tokens))
+                credit = cmd.SendCredit(engine_id, slots.granted_inputs, tokens, slots.is_hungry)
+                self._out.append(credit)
 
     def _takes_no_work(self) -> bool:
         if self.drain is not None and self.drain.terminate:

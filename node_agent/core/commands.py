@@ -85,6 +85,7 @@ class SendCredit:
     engine_id: str
     total_inputs: int
     total_tokens: int | None  # None: tokens are not limited
+    hungry: bool = False  # the engine runs whole batches and has none: it waits for this
 
 
 @dataclass(slots=True)

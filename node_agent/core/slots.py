@@ -83,6 +83,11 @@ class EngineSlots:
     def _batches_at_once(self) -> int:
         return max(1, self.slots // self._largest_batch)
 
+    @property
+    def is_hungry(self) -> bool:
+        """Whether the engine can do nothing until another batch is sent."""
+        return self.spec.static and not self.held_inputs
+
     def begin_session(self) -> None:
         """Start the totals anew; what is held stays."""
         self.charged_inputs = self.charged_tokens = 0

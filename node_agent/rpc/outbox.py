@@ -5,6 +5,8 @@ Order that matters on the wire:
 
 - A result leaves only when all output of its item has left (in an earlier or the same message).
 - Results leave in the order the core sent them: the scheduler acknowledges by their number.
+- Credits that an engine without work waits for leave before its many results, in a message of their
+  own: the next batch is on its way while the results are written and read.
 - An update of an item whose result leaves in the same message is left out.
 - A report leaves only in a message that takes all waiting results, for it says which items have no
   result yet.
@@ -25,6 +27,7 @@ from node_agent.rpc import durations
 from node_agent.rpc.convert import STATES
 from node_agent.rpc.results import item_result, too_large
 
+EARLY_RESULTS = 8  # with fewer, a message more costs the scheduler more than the engine gains
 MAX_DELTAS = 256
 MAX_DELTA_BYTES = 64 * 1024
 MAX_EXTRAS = 1024
@@ -51,6 +54,7 @@ class Outbox:
         self._updates: deque[node.ItemUpdate] = deque()
         self._results: deque[Held] = deque()
         self._credits: dict[str, cmd.SendCredit] = {}
+        self._hungry = False  # an engine has nothing to do until its credit is known
         self._pongs: deque[node.Pong] = deque()
         self._command_results: list[node.CommandResult] = []
         self._drain: node.Drain | None = None
@@ -90,6 +94,7 @@ class Outbox:
     def add_credit(self, command: cmd.SendCredit) -> None:
         """An engine's running totals; the last ones win."""
         self._credits[command.engine_id] = command
+        self._hungry = self._hungry or command.hungry
         self._wake()
 
     def add_pong(self, nonce: int) -> None:
@@ -142,6 +147,9 @@ class Outbox:
     def next_message(self) -> node.ConnectRequest:
         """Take what may leave now; an empty message is a heartbeat."""
         message = node.ConnectRequest()
+        if self._hungry and len(self._results) >= EARLY_RESULTS and not self._descriptor_due:
+            self._take_credits(message)
+            return message
         if self._descriptor_due:
             self._descriptor_due = False
             message.descriptor.CopyFrom(self.make_descriptor())
@@ -152,9 +160,7 @@ class Outbox:
             _fill_columns(message, self._outputs.take(MAX_DELTAS, MAX_DELTA_BYTES))
         self._take_results(message)
         self._take_updates(message)
-        for credit in self._credits.values():
-            message.credits.append(_credit(credit))
-        self._credits.clear()
+        self._take_credits(message)
         if self._report_due and not self._results:
             self._report_due = False
             message.report.CopyFrom(self.make_report())
@@ -166,6 +172,12 @@ class Outbox:
         if self._pongs:
             message.pong.CopyFrom(self._pongs.popleft())
         return message
+
+    def _take_credits(self, message: node.ConnectRequest) -> None:
+        for credit in self._credits.values():
+            message.credits.append(_credit(credit))
+        self._credits.clear()
+        self._hungry = False
 
     def _take_updates(self, message: node.ConnectRequest) -> None:
         """Those that still say something: not of items whose results leave, too."""

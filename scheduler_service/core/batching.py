@@ -24,7 +24,7 @@ def new_batch(state: State, engine: Engine, model: str, why: str, *, atomic: boo
     """An empty batch."""
     inputs_max = engine.max_batch if atomic else 0
     batch = Batch(f"b{state.new_id():x}", engine, model, atomic, why, state.now, inputs_max)
-    batch.behind = atomic and bool(engine.open_batches)
+    batch.behind = atomic and engine.held_inputs() > 0
     return batch
 
 

@@ -296,7 +296,7 @@ def room_of(state: State, engine: Engine) -> int:
         return 0
     if node.trust.on_probation and health.tried_enough(node):
         return 0
-    if engine.open_batches and spec.mode is EngineMode.STATIC:
+    if engine.open_batches and spec.mode is EngineMode.STATIC and engine.held_inputs():
         lanes = max(1, (spec.slots + spec.look_ahead) // engine.max_batch)
         if len(engine.open_batches) >= lanes:
             return 0

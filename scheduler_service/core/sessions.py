@@ -224,6 +224,8 @@ def _build_engines(node: Node, spec: NodeSpec, old: Node | None) -> None:
         else:
             _keep_health(engine, engine_spec)
         engine.spec, engine.models = engine_spec, models
+        capacity = engine_spec.slots + engine_spec.look_ahead
+        engine.capacity_peak = max(engine.capacity_peak, capacity)
         engines[engine_spec.engine_id] = engine
     node.spec = replace(spec, engines=tuple(e.spec for e in engines.values()))
     node.engines = engines
@@ -294,6 +296,9 @@ def on_credits(state: State, event: CreditsGranted) -> None:
         engine = node.engines.get(engine_id)
         if engine is not None:
             engine.credit_inputs = max(engine.credit_inputs, inputs)
+            left = engine.credit_inputs - engine.charged_inputs
+            if left > engine.capacity_peak:
+                engine.capacity_peak = left
             engine.credit_tokens = tokens
             state.touch_engine(engine)
 

@@ -297,8 +297,9 @@ class Engine:
     credit_tokens: int | None = None  # None: not limited
     charged_inputs: int = 0  # ours, of this session
     charged_tokens: int = 0
+    capacity_peak: int = 0  # in this session: most slots + look-ahead, or credit left at once
     in_flight_items: int = 0
-    in_flight_inputs: int = 0
+    in_flight_inputs: int = 0  # whose results have not come
     open_batches: dict[str, Batch] = field(default_factory=dict)  # not wholly ended
     job_items: dict[int, Attempt] = field(default_factory=dict)  # in flight, the latest last
     blocked_until: Instant = 0  # it refused work: left alone until then
@@ -323,11 +324,25 @@ class Engine:
         """Inputs per dispatch batch at most."""
         return self.spec.max_batch_size or self.spec.slots
 
+    def held_inputs(self) -> int:
+        """Inputs that the agent may hold: those in flight, but for what its credit says has ended
+        there already, whose results are still on their way.
+
+        The agent's total is what it can hold, less what it holds, plus what it was charged. So it
+        holds at most `capacity_peak` less the credit that is left.
+        """
+        told = self.capacity_peak - self.credit_inputs + self.charged_inputs
+        return self.in_flight_inputs if told >= self.in_flight_inputs else max(0, told)
+
     def free_inputs(self) -> int:
-        """Inputs that may be sent now: within the agent's credit and within slots + look-ahead."""
+        """Inputs that may be sent now: within the agent's credit and within slots + look-ahead.
+
+        Whatever an agent grants, results of no more than that are outstanding beside as much.
+        """
         spec = self.spec
         credit = self.credit_inputs - self.charged_inputs
-        room = spec.slots + spec.look_ahead - self.in_flight_inputs
+        most = spec.slots + spec.look_ahead
+        room = min(most - self.held_inputs(), 2 * most - self.in_flight_inputs)
         return credit if credit < room else room
 
     def tokens_of(self, request: Request) -> int:

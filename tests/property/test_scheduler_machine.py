@@ -228,6 +228,22 @@ class SchedulerMachine(RuleBasedStateMachine):
             agent, held = picked
             agent.finish_ids(list(agent.held) if whole else [held.attempt.dispatch_id], **end)
 
+    @rule(
+        index=INDEX,
+        end=st.sampled_from(ENDS),
+        whole=st.booleans(),
+        later_s=st.sampled_from([0.0, 0.001, 1.0]),
+    )
+    def free_first(self, index: int, end: dict[str, Any], whole: bool, later_s: float) -> None:
+        """Credit for one item, or all that the agent holds, ahead of the results."""
+        picked = self.pick(index)
+        if picked is not None:
+            agent, held = picked
+            ids = list(agent.held) if whole else [held.attempt.dispatch_id]
+            agent.free_ids(ids)
+            self.world.advance(later_s)
+            agent.finish_ids(ids, **end)
+
     @precondition(lambda self: self.old)
     @rule(index=INDEX, end=st.sampled_from(ENDS))
     def answer_late(self, index: int, end: dict[str, Any]) -> None:

@@ -119,6 +119,23 @@ def test_an_atomic_batch_above_the_engines_size_is_split() -> None:
     assert started(out) == [1]
 
 
+def test_credit_says_when_a_static_engine_waits_for_it() -> None:
+    """As long as it has work the results may come first."""
+    world = World(slots=2, look_ahead=2, static=True)
+    first = of(cmd.SendCredit, world.ready())[-1]
+    assert first.hungry
+    world.step(batch(item(1), item(2), atomic=True), batch(item(3), item(4), atomic=True))
+    assert not any(c.hungry for n in (1, 2) for c in of(cmd.SendCredit, world.finish(n)))
+    assert [c.hungry for n in (3, 4) for c in of(cmd.SendCredit, world.finish(n))] == [False, True]
+
+
+def test_continuous_engine_never_waits_for_a_batch() -> None:
+    world = World(slots=1)
+    world.ready()
+    world.step(batch(item(1)))
+    assert [c.hungry for c in of(cmd.SendCredit, world.finish(1))] == [False]
+
+
 def test_a_static_engine_of_two_batches_runs_two_at_once() -> None:
     world = World(slots=4, look_ahead=4, static=True, max_batch_size=2)
     world.ready()

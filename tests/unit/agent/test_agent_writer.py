@@ -15,7 +15,7 @@ from node_agent.core import commands as cmd
 from node_agent.core.outputs import OutputBook
 from node_agent.engines.interface import Result
 from node_agent.rpc.link import Backoff, Link
-from node_agent.rpc.outbox import Outbox
+from node_agent.rpc.outbox import EARLY_RESULTS, Outbox
 from node_agent.rpc.session import SessionEnd
 from node_agent.rpc.settings import Timing, timing_of
 from node_agent.rpc.writer import Writer
@@ -68,6 +68,10 @@ async def bench() -> AsyncIterator[Bench]:
     await asyncio.gather(made.task, return_exceptions=True)
 
 
+HUNGRY = cmd.SendCredit("e", 64, None, hungry=True)
+FED = cmd.SendCredit("e", 64, None)
+
+
 def finished(dispatch_id: int, size: int = 0) -> Held:
     outputs = [inference.Output(text="x" * size)] if size else []
     result = Result(finish_reason=types.FINISH_REASON_STOP, outputs=outputs)
@@ -79,6 +83,41 @@ def finished(dispatch_id: int, size: int = 0) -> Held:
         state=ItemState.FINISHED,
         outcome=Outcome(OutcomeKind.ENGINE, result=result),
     )
+
+
+@pytest.mark.parametrize(
+    ("results", "credit", "ahead"),
+    [
+        pytest.param(EARLY_RESULTS, HUNGRY, True, id="an engine waits and results are many"),
+        pytest.param(EARLY_RESULTS - 1, HUNGRY, False, id="few results are written at once"),
+        pytest.param(EARLY_RESULTS, FED, False, id="the engine has work"),
+    ],
+)
+async def test_credit_that_an_engine_waits_for_leaves_ahead_of_many_results(
+    bench: Bench, results: int, credit: cmd.SendCredit, ahead: bool
+) -> None:
+    bench.sent.clear()
+    for number in range(1, results + 1):
+        bench.outbox.add_result(finished(number))
+    bench.outbox.add_credit(credit)
+    await bench.until(lambda: bench.sent and bench.sent[-1].results)
+    assert len(bench.sent) == 1 + ahead
+    assert [c.total_inputs for m in bench.sent for c in m.credits] == [64]
+    assert len(bench.sent[0].credits) == 1
+    assert len(bench.sent[-1].results) == results
+
+
+async def test_credit_does_not_overtake_the_description_that_it_rests_on(bench: Bench) -> None:
+    """Slots changed with it: the scheduler must know them first."""
+    bench.sent.clear()
+    bench.outbox.need_descriptor()
+    for number in range(1, EARLY_RESULTS + 1):
+        bench.outbox.add_result(finished(number))
+    bench.outbox.add_credit(HUNGRY)
+    await bench.until(lambda: bench.sent)
+    assert bench.sent[0].HasField("descriptor")
+    assert bench.sent[0].credits
+    assert bench.sent[0].results
 
 
 async def test_what_gathers_during_a_write_leaves_in_the_next_message(bench: Bench) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_service.core import events as ev
-from scheduler_service.core.outcomes import NodeHealth, Reason, RequestState
+from scheduler_service.core.outcomes import NodeHealth, Outcome, Reason, RequestState
 from tests.builders import World, engine, model, seconds, static
 
 
@@ -37,6 +37,76 @@ def test_engine_gets_no_more_than_slots_and_look_ahead_whatever_its_credit() -> 
     agent = world.agent("a", engine(slots=2, look_ahead=1), withheld=-20)
     world.submit(10)
     assert len(agent.running()) == 3
+
+
+def test_slot_that_credit_frees_is_used_before_its_result_comes() -> None:
+    """Behaviour 2: what has ended on the agent is not held by it, wherever its result is."""
+    world = World()
+    agent = world.agent("a", engine(slots=3, look_ahead=1))
+    requests = world.submit(6)
+    ids = agent.free(*requests[:2])
+    assert agent.running() == requests[2:]
+    assert agent.ledgers["e0"].peak == 4
+    assert [r.state for r in requests[:2]] == [RequestState.DISPATCHED] * 2, "free is not finished"
+    agent.finish_ids(ids)
+    agent.finish(*agent.running())
+    assert [r.outcome for r in requests] == [Outcome.SUCCEEDED] * 6
+
+
+def test_next_static_batch_goes_out_on_credit_alone() -> None:
+    world = World()
+    agent = world.agent("a", static(slots=4))
+    requests = world.submit(8)
+    ids = agent.free(*requests[:4])
+    assert agent.sizes() == [4, 4]
+    agent.finish_ids(ids)
+    assert [r.outcome for r in requests[:4]] == [Outcome.SUCCEEDED] * 4
+    assert agent.sizes() == [4, 4], "the room of the first batch is given out once"
+
+
+def test_static_engine_with_part_of_a_batch_gets_no_other() -> None:
+    """A cancelled member leaves room, but the batch still runs."""
+    world = World()
+    agent = world.agent("a", static(slots=4))
+    requests = world.submit(8)
+    agent.free(requests[0])
+    assert agent.sizes() == [4]
+    agent.free(*requests[1:4])
+    assert agent.sizes() == [4, 4]
+
+
+def test_results_that_never_come_cost_nobody_an_answer() -> None:
+    """The node dies between its credit and its results: what it told and what it got goes on."""
+    world = World()
+    agent = world.agent("a", static(slots=2))
+    requests = world.submit(4)
+    agent.free(*requests[:2])
+    agent.die()
+    other = world.agent("b", static(slots=4))
+    world.advance(10)
+    other.finish(*other.running())
+    world.advance(10)
+    other.finish(*other.running())
+    assert [r.outcome for r in requests] == [Outcome.SUCCEEDED] * 4
+
+
+def test_agent_that_frees_and_never_answers_holds_up_no_more_than_twice_its_room() -> None:
+    world = World()
+    agent = world.agent("a", engine(slots=2))
+    world.submit(20)
+    for _ in range(5):
+        agent.free(*agent.running())
+    assert agent.received == 4
+
+
+def test_slots_that_shrank_are_not_taken_for_ended_work() -> None:
+    """A total never falls: after slots shrink it allows more than there is room for."""
+    world = World()
+    agent = world.agent("a", engine(slots=4))
+    requests = world.submit(2)
+    agent.describe(engine(slots=2))
+    world.submit(4)
+    assert agent.running() == requests
 
 
 def test_repeated_or_late_credit_takes_nothing_back_and_gives_nothing_twice() -> None:
