@@ -157,7 +157,7 @@ def describe(error: sqlite3.Error) -> str:
     """What is wrong, and what to do."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return "it is full: free disk space, delete jobs, or raise jobs.max_bytes"
+        return "it is full: free disk space, or raise jobs.max_bytes"
     if code in _LOCKED:
         return "it is locked by another process"
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

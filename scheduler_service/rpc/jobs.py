@@ -249,7 +249,8 @@ async def kept(asked: Awaitable[M]) -> M:
         return await asked
     except StoreFailed as fault:
         raise Refused(
-            f"the store of jobs failed and nothing was kept: {fault}", reason=Reason.STORE_FAILED
+            f"the store of jobs failed, and nothing was changed: {fault}",
+            reason=Reason.STORE_FAILED,
         ) from None
     except JobConflict as fault:
         raise _CONFLICTS[type(fault)](fault) from None

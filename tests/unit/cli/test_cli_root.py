@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -244,3 +245,20 @@ def test_error_text_says_what_happened_and_names_the_reason(reason: str) -> None
     assert reason in text
     assert "limit 4" in text
     assert "request r1" in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "more", "next_step"),
+    [
+        ("REQUEST_ID_CONFLICT", {}, "--request-id"),
+        ("REQUEST_ID_CONFLICT", {"field": "job_id"}, "another --id"),
+        ("RESOURCE_NOT_FOUND", {"metadata": {"resource": "job/j"}}, "batchyard jobs list"),
+        ("UNSUPPORTED_FEATURE", {}, "update the scheduler"),
+        ("UNSUPPORTED_FEATURE", {"field": "input.json_lines[1].body.best_of"}, "leave out"),
+    ],
+)
+def test_next_step_is_one_of_the_command_that_failed(
+    reason: str, more: dict[str, Any], next_step: str
+) -> None:
+    error = errors.REASONS[reason]("it went wrong", reason=reason, **more)
+    assert next_step in cli_error(error, address="127.0.0.1:7611").text()

@@ -33,7 +33,11 @@ _WHERE = {
     "is two above the port of --address)",
 }
 # Of RESOURCE_NOT_FOUND: what lists the resources of a kind.
-_LISTS = {"node": "batchyard nodes list", "request": "batchyard requests list"}
+_LISTS = {
+    "job": "batchyard jobs list",
+    "node": "batchyard nodes list",
+    "request": "batchyard requests list",
+}
 
 
 def cli_error(error: errors.BatchyardError, *, address: str, admin: bool = False) -> CliError:
@@ -84,6 +88,10 @@ def _next_step(error: errors.BatchyardError) -> str:
     kind = error.metadata.get("resource", "").partition("/")[0].removesuffix("s")
     if error.reason == "RESOURCE_NOT_FOUND" and kind in _LISTS:
         return f"`{_LISTS[kind]}` shows those it knows"
+    if error.reason == "REQUEST_ID_CONFLICT" and error.field == "job_id":
+        return "take another --id, or none; `batchyard jobs show ID` shows the job that is there"
+    if error.reason == "UNSUPPORTED_FEATURE" and error.field:
+        return "change or leave out what it names, or update the scheduler"
     if error.request_id:
         step = step.replace("requests show ID", f"requests show {error.request_id}")
     if not step and error.retry_after is not None:
