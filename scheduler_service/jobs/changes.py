@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Final
 
-from scheduler_service.jobs import reads
+from scheduler_service.jobs import inputs, reads
 from scheduler_service.jobs.kept import (
     Closing,
     ItemEnd,
@@ -61,6 +61,8 @@ def create(connection: sqlite3.Connection, new: NewJob) -> tuple[StoredJob, bool
     key = cursor.lastrowid
     assert key is not None
     _add_items(connection, key, 0, new.items, ready=not new.receiving)
+    if new.receiving:
+        inputs.note(connection, key, 0, new.items)
     return _again(connection, key), True
 
 
@@ -73,16 +75,21 @@ def append(
     last: bool,
     now_ns: int,
 ) -> StoredJob:
-    """Add items to a job that is received; what came before is left out."""
+    """Add items to a job that is received; what came before is compared, and left out."""
     job = _again(connection, key)
     if start_index > job.total:
         raise InputGap(job.total)
-    fresh = items[job.total - start_index :]
+    known = job.total - start_index
+    fresh = items[known:]
+    ends_early = last and len(items) < known
+    if ends_early or not inputs.is_same(connection, key, start_index, items[:known]):
+        raise JobIdTaken(f"job {job.job_id!r} is there with other items")
     if job.state is not JobState.RECEIVING:
         if fresh:
             raise NotReceiving(f"the input of job {job.job_id!r} is complete")
         return job
     _add_items(connection, key, job.total, fresh, ready=False)
+    inputs.note(connection, key, job.total, fresh)
     delete = now_ns + job.ttl_ns
     total = job.total + len(fresh)
     connection.execute(
@@ -274,6 +281,7 @@ def _delete(connection: sqlite3.Connection, now_ns: int, room: int, swept: Swept
         if room <= 0:
             swept.more = True
             return
+        inputs.forget(connection, key)
         connection.execute("DELETE FROM jobs WHERE key = ?", (key,))
         swept.deleted += 1
     if swept.deleted:

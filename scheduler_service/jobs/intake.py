@@ -17,6 +17,7 @@ from batchyard.v1 import inference_pb2, scheduler_service_pb2
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import NEVER
 from scheduler_service.jobs import json_lines
+from scheduler_service.jobs.inputs import digest
 from scheduler_service.jobs.kept import NewItem
 from scheduler_service.rpc.convert import Converter
 from scheduler_service.rpc.validate import Refused
@@ -78,7 +79,10 @@ class ItemIntake:
         except Refused as refused:
             refused.within("request")
             raise
-        return NewItem(item.custom_id, request.model, request.priority, request.SerializeToString())
+        return NewItem(
+            item.custom_id, request.model, request.priority, request.SerializeToString(),
+            digest(item.SerializeToString(deterministic=True)),
+        )  # fmt: skip
 
     def _check(self, given: inference_pb2.InferenceRequest) -> inference_pb2.InferenceRequest:
         request = _InferenceRequest()

@@ -54,6 +54,7 @@ class NewItem:
     model: str  # that was resolved when it was taken in: the pool it waits for
     priority: int
     request: bytes  # InferenceRequest, defaults of the job filled in
+    digest: bytes = b""  # of what the caller gave; empty: it is not compared with a repeat
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from scheduler_service.jobs import inputs
 from scheduler_service.jobs.store import StoreDamaged
 
 VERSION: Final = 1
@@ -136,7 +137,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
-        for statement in _TABLES:
+        for statement in (*_TABLES, inputs.TABLE):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -144,6 +145,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         return
     check_kind(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(inputs.TABLE)  # younger than the first stores
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     if path.stat().st_size < pages * PAGE_BYTES:

@@ -92,9 +92,10 @@ class Store(Protocol):
     async def append(
         self, job: StoredJob, start_index: int, items: Sequence[NewItem], *, last: bool, now_ns: int
     ) -> StoredJob:
-        """Add items. What is there already is ignored; `last` makes it run.
+        """Add items. What is there already must be the same, and is left out; `last` makes it run.
 
         Raises:
+            JobIdTaken: other items are there at these places, or more than until `last`.
             NotReceiving, InputGap, CustomIdTaken, StoreFailed.
         """
 

@@ -269,7 +269,9 @@ _CONFLICTS: Final[dict[type[JobConflict], Callable[[JobConflict], Refused]]] = {
         str(fault), field="job_id", reason=Reason.REQUEST_ID_CONFLICT
     ),
     CustomIdTaken: lambda fault: Refused(str(fault), field="input"),
-    NotReceiving: lambda fault: Refused(str(fault), field="job_id"),
+    NotReceiving: lambda fault: Refused(
+        str(fault), field="job_id", reason=Reason.REQUEST_ID_CONFLICT
+    ),
     InputGap: lambda fault: Refused(
         f"items before these are missing: {fault}", field="start_index"
     ),

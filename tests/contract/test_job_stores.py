@@ -18,6 +18,7 @@ import pytest
 
 from scheduler_service.jobs import changes
 from scheduler_service.jobs.check import check
+from scheduler_service.jobs.inputs import digest
 from scheduler_service.jobs.kept import (
     ItemEnd,
     ItemKey,
@@ -140,6 +141,25 @@ async def test_appended_items_run_only_when_the_input_is_complete(store: Store) 
     assert (await store.append(job, 4, more[:1], last=True, now_ns=0)).total == 5
     with pytest.raises(NotReceiving):
         await store.append(job, 5, more, last=True, now_ns=0)
+
+
+async def test_input_that_comes_again_must_be_the_same(store: Store) -> None:
+    """However it is cut, and also when items have their results: else another file would pass."""
+    items = [NewItem("", "m", 5, b"", digest(b"%d" % n)) for n in range(9)]
+    wrong = [*items[:6], NewItem("", "m", 5, b"", digest(b"other")), *items[7:]]
+    job = await created(store, new_job("a", items[:3], receiving=True))
+    job = await store.append(job, 3, items[3:7], last=False, now_ns=0)
+    with pytest.raises(JobIdTaken):
+        await store.append(job, 5, wrong[5:], last=True, now_ns=0)
+    assert (await store.append(job, 2, items[2:5], last=False, now_ns=0)).total == 7
+    job = await store.append(job, 5, items[5:], last=True, now_ns=0)
+    await store.finish([end(job, index) for index in range(9)], 0)
+    assert (await store.append(job, 1, items[1:], last=True, now_ns=0)).total == 9
+    for given in (wrong, items[:8], [*items[1:], items[0]]):
+        with pytest.raises(JobIdTaken):
+            await store.append(job, 0, given, last=True, now_ns=0)
+    with pytest.raises(NotReceiving):
+        await store.append(job, 7, [*items[7:], items[0]], last=True, now_ns=0)
 
 
 async def test_items_wait_by_priority_then_age(store: Store) -> None:
