@@ -67,9 +67,9 @@ tools: $(STAMP) ## Fetch the programs that some tests check with (promtool, rote
 test-browser: tools ## Test the dashboard in Chromium, where there is one
 	$(PYTEST) -m browser tests/browser -rs
 
-test-engines: model ## Drive real engines through the scheduler: llama.cpp, Triton, vLLM on the CPU
+test-engines: model ## Drive real engines alone and through the scheduler: llama.cpp, Triton, vLLM on the CPU
 	@$(BIN)/python scripts/engine_environments.py
-	$(PYTEST) --engines tests/engines
+	$(PYTEST) --engines -rs tests/engines tests/contract/test_engines.py tests/contract/test_engines_faults.py
 
 demo: model ## Play a peak against a real model on this machine, in under two minutes
 	@$(BIN)/batchyard demo

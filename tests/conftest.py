@@ -21,6 +21,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # would ask it for loopback, too. Processes that tests start inherit this.
 os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
 
+pytest_plugins = ["tests.engines.servers"]  # the contract runs on real engines, too
 REAL_ENGINES = Path(__file__).parent / "engines"
 
 

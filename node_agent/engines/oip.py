@@ -41,6 +41,7 @@ from node_agent.engines.oip_tensors import (
     add_inputs,
     batch_key,
     check,
+    check_inputs,
     new_request,
     rows,
     split,
@@ -183,6 +184,8 @@ class OipEngine(ItemwiseEngine[_Part]):
         model = server.models.get(item.model)
         if model is None:
             raise ItemFailed(unknown_model(item.model, server.models))
+        if server.doubted:
+            raise ItemFailed(unavailable("a call broke off; the server is asked", refused=True))
         if not model.ready:
             raise ItemFailed(unavailable(f"model {item.model!r} is not ready", refused=True))
         tensors = _tensors(item, model)
@@ -291,15 +294,20 @@ class OipEngine(ItemwiseEngine[_Part]):
         return min(limits) if limits else None
 
     def _explain(self, work: Work[_Part], failure: BaseException) -> EngineError | None:  # noqa: ARG002
-        if isinstance(failure, grpc.aio.AioRpcError):
-            return from_status(failure.code().name, failure.details() or "")
-        return None
+        if not isinstance(failure, grpc.aio.AioRpcError):
+            return None
+        error = from_status(failure.code().name, failure.details() or "")
+        if error.reason == types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE:
+            self._server.doubted = True
+        return error
 
 
 def _tensors(item: Item, model: OipModel) -> Sequence[Tensor]:
     request, kind = item.request, item.request.WhichOneof("input")
     if kind == "tensors":
         check(request.tensors.tensors)
+        if model.decoupled:
+            check_inputs(request.tensors.tensors, model.inputs)
         return list(request.tensors.tensors)
     if kind == "text" and model.text_input is not None:
         if not request.text.prompt:

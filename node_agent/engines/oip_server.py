@@ -65,6 +65,7 @@ class OipServer:
         self.message = ""
         self.version = ""
         self.models: dict[str, OipModel] = {}
+        self.doubted = False  # a call broke off: give it nothing until it answers a look
         self.available: list[str] = []  # that its repository has, and it has not loaded
         self._asked: dict[str, str] = {}  # public name: theirs, of models loaded at our word
         self._dropped: set[str] = set()  # public names, unloaded at our word
@@ -110,8 +111,11 @@ class OipServer:
         return self._method(name)(request, timeout=timeout_s)
 
     def stream(self, requests: Any, timeout_s: float | None) -> Any:
-        """Start a stream of answers."""
-        return self._method("ModelStreamInfer")(requests, timeout=timeout_s)
+        """Start a stream of answers. Triton then ends it by the status of a fault; without being
+        asked to it tells words only, not whose fault it is.
+        """
+        asked = (("triton_grpc_error", "true"),)
+        return self._method("ModelStreamInfer")(requests, timeout=timeout_s, metadata=asked)
 
     async def look(self) -> bool:
         """Look once; tell whether it serves: a model is ready, or one can be loaded and none is."""
@@ -123,6 +127,9 @@ class OipServer:
             if not self.version:
                 about = await self.call("ServerMetadata", MESSAGES["Empty"]())
                 self.version = f"{about.name} {about.version}".strip()
+            if self.doubted:  # it may be another one by now: its models are described anew
+                for model in self.models.values():
+                    model.ready = False
             changed = await self._look_at_models()
         except grpc.aio.AioRpcError as error:
             self.version = ""
@@ -132,6 +139,7 @@ class OipServer:
             away = DOWN if self.health != STARTING else STARTING
             self._set_health(away, f"{self._options.address} answers {code}: {error.details()}")
             return False
+        self.doubted = False
         none_yet = not self.models and bool(self.available or self._dropped)  # until it is told to
         serves = none_yet or any(model.ready for model in self.models.values())
         health = SERVING if serves else STARTING

@@ -57,6 +57,36 @@ def check(tensors: Sequence[Tensor]) -> None:
             raise invalid(f"{place}.data", text)
 
 
+def check_inputs(tensors: Sequence[Tensor], wanted: Sequence[Any]) -> None:
+    """Whether a model that wants these inputs (TensorMetadata) takes the tensors.
+
+    Servers tell it themselves, but not in a stream of answers: there it is a fault like any other.
+
+    Raises:
+        ItemFailed: it does not.
+    """
+    known = {each.name: each for each in wanted}
+    for i, tensor in enumerate(tensors):
+        place, theirs = f"tensors.tensors[{i}]", known.get(tensor.name)
+        if theirs is None:
+            names = ", ".join(map(repr, known))
+            raise invalid(f"{place}.name", f"there is no input {tensor.name!r}, but {names}")
+        if tensor.datatype != theirs.datatype:
+            text = f"input {tensor.name!r} is of {theirs.datatype}, not {tensor.datatype!r}"
+            raise invalid(f"{place}.datatype", text)
+        if not _fits(tensor.shape, theirs.shape):
+            text = f"input {tensor.name!r} is of shape {list(theirs.shape)} (-1: any)"
+            raise invalid(f"{place}.shape", text)
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    if not wanted:  # not told
+        return True
+    return len(shape) == len(wanted) and all(
+        w in (-1, s) for s, w in zip(shape, wanted, strict=True)
+    )
+
+
 def batch_key(tensors: Sequence[Tensor]) -> tuple[Any, ...] | None:
     """Return what must be equal to share a batch; None: it has no first dimension to join by."""
     if any(not tensor.shape for tensor in tensors):

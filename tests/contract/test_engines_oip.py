@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
 from node_agent.engines.interface import Item, ModelKeeper, ModelRefused
+from node_agent.engines.oip import OipEngine
 from node_agent.engines.registry import build_engine
 from tests.unit.engines.oip_server import OipServerDouble, oip_server
 from tests.unit.engines.recording_sink import Bench, serving
@@ -170,3 +171,35 @@ async def test_tensor_that_does_not_fit_its_shape_is_the_callers_fault(bench: Be
     assert error is not None
     assert error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT
     assert error.field == "request.tensors.tensors[0].data"
+
+
+async def test_tensor_that_a_streaming_model_does_not_take_is_the_callers_fault(
+    bench: Bench,
+) -> None:
+    """Behaviour 59: Triton tells it in the stream as a fault like any other."""
+    for name, datatype, field in (("y", "UINT8", "name"), ("text_input", "UINT8", "datatype")):
+        request = inference_pb2.InferenceRequest()
+        request.tensors.tensors.add(name=name, datatype=datatype, shape=[1], data=b"x")
+        item = bench.item(request=request)
+        item.model = "words"
+        error = (await bench.run(item)).error
+        assert error is not None
+        assert error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT
+        assert error.field == f"request.tensors.tensors[0].{field}"
+
+
+async def test_broken_call_stops_the_next_until_the_server_answers_a_look(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    server.fails = (grpc.StatusCode.UNAVAILABLE, "Socket closed")
+    (broken,) = bench.submit(numbers(bench, 1))
+    await bench.sink.end(broken)
+    error = (await bench.run(numbers(bench, 1))).error
+    assert error is not None
+    assert (error.reason, error.refused) == (types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, True)
+    assert len(server.requests) == 1
+    server.fails = None
+    assert isinstance(bench.engine, OipEngine)
+    looks = bench.engine.server
+    await bench.sink.until(lambda: not looks.doubted)
+    assert (await bench.run(numbers(bench, 1))).error is None

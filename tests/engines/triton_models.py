@@ -1,69 +1,85 @@
-"""A Triton server with small models, by its own Python binding; run in an environment of its own.
+"""The models of a Triton server, for its own Python backend: each is this file under its own name.
 
-.cache/engines/triton/bin/python tests/engines/triton_models.py GRPC_PORT HTTP_PORT
+`double` doubles numbers in batches, `slow` takes a tenth of a second for each; the others answer a
+text word by word.
 """
 
-import sys
+import threading
 import time
 
 import numpy as np
-from pytriton.decorators import batch
-from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
-from pytriton.model_config.common import QueuePolicy
-from pytriton.triton import Triton, TritonConfig, TritonSecurityConfig
+import triton_python_backend_utils as triton
+
+WORD_S = 0.02  # between two words
 
 
-@batch
-def double(x):
-    """Twice the input, and how many rows came together."""
-    return {"y": x * 2, "rows": np.full((len(x), 1), len(x), np.int32)}
+class TritonPythonModel:
+    """As the backend wants it: made once, then called with what Triton has gathered."""
+
+    def initialize(self, args):
+        chosen = {"double": self.double, "slow": self.wait}
+        self.answer = chosen.get(args["model_name"], self.write)
+        self.writing = 0
+
+    def execute(self, requests):
+        return self.answer(requests)
+
+    def double(self, requests):
+        """Twice the input, and how many rows came together."""
+        given = [number(request) for request in requests]
+        together = sum(len(x) for x in given)
+        return [
+            triton.InferenceResponse(
+                [
+                    triton.Tensor("y", x * 2),
+                    triton.Tensor("rows", np.full((len(x), 1), together, np.int32)),
+                ]
+            )
+            for x in given
+        ]
+
+    def wait(self, requests):
+        """A tenth of a second each."""
+        answers = []
+        for request in requests:
+            time.sleep(0.1)
+            answers.append(triton.InferenceResponse([triton.Tensor("y", number(request))]))
+        return answers
+
+    def write(self, requests):
+        """Each text in a thread of its own, as decoupled models may."""
+        for request in requests:
+            text = triton.get_input_tensor_by_name(request, "text_input").as_numpy()
+            words = text.reshape(-1)[0].decode().split(" ")
+            sender = request.get_response_sender()
+            threading.Thread(target=self.write_words, args=(words, sender)).start()
+
+    def write_words(self, words, sender):
+        """ "wait": nothing for a minute. "count": how many others. "refuse": a fault."""
+        if words == ["count"]:
+            words = [str(self.writing)]
+        fault = None
+        self.writing += 1
+        try:
+            if words == ["refuse"]:
+                fault = triton.TritonError("will not write it", triton.TritonError.INVALID_ARG)
+                return
+            give_up_at = time.monotonic() + 60
+            while words[0] == "wait" and time.monotonic() < give_up_at:
+                if sender.is_cancelled():
+                    return
+                time.sleep(WORD_S)
+            for word in words:
+                if sender.is_cancelled():
+                    return
+                time.sleep(WORD_S)
+                piece = np.array([f"{word} ".encode()], dtype=np.object_)
+                sender.send(triton.InferenceResponse([triton.Tensor("text_output", piece)]))
+        finally:
+            self.writing -= 1
+            answer = () if fault is None else (triton.InferenceResponse(error=fault),)
+            sender.send(*answer, flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
-@batch
-def slow(x):
-    """A tenth of a second a batch."""
-    time.sleep(0.1)
-    return {"y": x}
-
-
-def words(requests):
-    """Each word of a text as an answer of its own."""
-    for request in requests:
-        text = request["text_input"].reshape(-1)[0].decode()
-        for word in text.split(" "):
-            time.sleep(0.02)
-            yield [{"text_output": np.array([f"{word} ".encode()], dtype=np.bytes_)}]
-
-
-def main(grpc_port: int, http_port: int) -> None:
-    config = TritonConfig(
-        grpc_port=grpc_port, http_port=http_port, allow_metrics=False, log_verbose=0
-    )
-    batched = ModelConfig(max_batch_size=8, batcher=DynamicBatcher(max_queue_delay_microseconds=0))
-    ordered = ModelConfig(
-        max_batch_size=1,
-        batcher=DynamicBatcher(
-            priority_levels=10,
-            default_priority_level=5,
-            default_queue_policy=QueuePolicy(max_queue_size=64),
-        ),
-    )
-    vector = Tensor(name="x", dtype=np.float32, shape=(-1,))
-    out = Tensor(name="y", dtype=np.float32, shape=(-1,))
-    rows = Tensor(name="rows", dtype=np.int32, shape=(1,))
-    open_to_all = TritonSecurityConfig(restricted_endpoints=[])  # as Triton itself is
-    with Triton(config=config, security_config=open_to_all) as triton:
-        triton.bind("double", double, inputs=[vector], outputs=[out, rows], config=batched)
-        triton.bind("slow", slow, inputs=[vector], outputs=[out], config=ordered)
-        triton.bind(
-            "words",
-            words,
-            inputs=[Tensor(name="text_input", dtype=np.bytes_, shape=(1,))],
-            outputs=[Tensor(name="text_output", dtype=np.bytes_, shape=(1,))],
-            config=ModelConfig(batching=False, decoupled=True),
-        )
-        triton.serve()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+def number(request):
+    return triton.get_input_tensor_by_name(request, "x").as_numpy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
@@ -96,11 +96,17 @@ class RecordingSink:
 
 
 class Bench:
-    """One started engine and its sink: submit, wait, look."""
+    """One started engine and its sink: submit, wait, look.
 
-    def __init__(self, engine: Engine, model: str) -> None:
+    `params`: GenerationParams of every item that does not say otherwise.
+    """
+
+    def __init__(
+        self, engine: Engine, model: str, params: Mapping[str, object] | None = None
+    ) -> None:
         self.engine = engine
         self.model = model
+        self.params = params or {}
         self.sink = RecordingSink()
         self._last_id = 0
 
@@ -118,7 +124,8 @@ class Bench:
         self._last_id += 1
         if request is None:
             request = inference_pb2.InferenceRequest(text=inference_pb2.TextInput(prompt=prompt))
-        request.params.MergeFrom(inference_pb2.GenerationParams(**params))  # type: ignore[arg-type]
+        given = {**self.params, **params}
+        request.params.MergeFrom(inference_pb2.GenerationParams(**given))  # type: ignore[arg-type]
         return Item(
             dispatch_id=self._last_id,
             attempt=attempt,
@@ -153,9 +160,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def serving(engine: Engine, model: str) -> AsyncIterator[Bench]:
+async def serving(
+    engine: Engine, model: str, params: Mapping[str, object] | None = None
+) -> AsyncIterator[Bench]:
     """Start `engine`, and stop it at the end. It must have kept every rule, for every item."""
-    bench = Bench(engine, model)
+    bench = Bench(engine, model, params)
     try:
         await engine.start(bench.sink)
         yield bench

@@ -1,0 +1,103 @@
+"""Which engines keep the contract, how is each built, and what can it not be asked for, and why?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SLOTS = 4
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How to build an engine for these tests, and what keeps it busy for seconds."""
+
+    name: str  # of the engine
+    options: dict[str, Any]
+    long_prompt: str  # before its first token
+    long_output: dict[str, Any]  # prompt, parameters
+    server: str = ""  # the fixture that says where a server of it runs; empty: it needs none
+    params: dict[str, Any] = field(default_factory=dict)  # of items, unless they say otherwise
+    hangs: dict[str, Any] = field(default_factory=dict)  # options: how soon it finds a hang
+    faulty: dict[str, Any] = field(default_factory=dict)  # what its server refuses
+    loads: Mapping[str, Any] | None = None  # options of a load of "later"; None: it refuses
+    lacks: Mapping[str, str] = field(default_factory=dict)  # a feature, and why it has it not
+
+
+SIMULATED = {
+    "slots": SLOTS,
+    "latency": "5ms",
+    "latency_per_item": "1ms",
+    "latency_per_token": "1ms",
+    "kv_capacity_tokens": 100000,
+    "warm_up": "50ms",
+    "models": [{"name": "m", "context_length": 30000}],
+}
+LLAMACPP = {
+    "model": "m",
+    "slots": SLOTS,
+    "threads": 1,
+    "context_per_slot": 30000,
+    "batch_tokens": 256,
+    "poll_interval": "50ms",
+}
+OPENAI = {"poll_interval": "50ms"}
+OPENAI_HANGS = {
+    "first_token_timeout": "2s",
+    "idle_timeout": "2s",
+    "stall_timeout": "1s",
+    "trial_interval": "100ms",
+}
+LONG_PROMPT, LONG_OUTPUT = "long ago " * 3000, {"max_tokens": 20000}
+
+KINDS = {
+    "static": Kind(
+        "simulated", {**SIMULATED, "mode": "static"}, "[[sleep=60s]]", {"max_tokens": 5000},
+        loads={},
+    ),
+    "continuous": Kind(
+        "simulated", SIMULATED, "[[sleep=60s]]", {"max_tokens": 5000}, loads={}
+    ),
+    "llamacpp": Kind("llamacpp", LLAMACPP, LONG_PROMPT, LONG_OUTPUT, loads={"file": "tiny.gguf"}),
+    "openai": Kind(
+        "openai", OPENAI, LONG_PROMPT, LONG_OUTPUT, server="llamacpp_url",
+        hangs=OPENAI_HANGS, faulty={"grammar": "root ::= ("},
+    ),
+}  # fmt: skip
+
+_TENSORS = "the Open Inference Protocol has tensors, and no parameters of text"
+REAL_KINDS = {  # with --engines; the real llama.cpp is above
+    "vllm": Kind(
+        "openai",
+        {**OPENAI, "slots": SLOTS},
+        LONG_PROMPT,
+        LONG_OUTPUT,
+        server="vllm",
+        params={"ignore_eos": True},  # its tiny model ends where it likes
+        hangs=OPENAI_HANGS,
+        faulty={"temperature": 5.0},
+        loads={"lora_path": "adapter"},
+        lacks={"backlog": "vLLM does not tell how much of a prompt it has read"},
+    ),
+    "triton": Kind(
+        "oip",
+        {"slots": SLOTS, "poll_interval": "50ms", "models": {"m": "m"}},
+        "wait " * 1000,
+        {"prompt": "word " * 4000},
+        server="triton",
+        hangs={"call_timeout": "2s"},
+        faulty={"prompt": "refuse"},
+        loads={},
+        lacks={
+            "parameters": _TENSORS,
+            "chat": _TENSORS,
+            "continuation": _TENSORS,
+            "usage": "Triton counts no tokens",
+            "cache": "Triton tells nothing of a model's cache",
+            "backlog": "Triton does not tell how much of an input it has read",
+            "context": "Triton knows no length of context",
+            "events": "its answers are frames of gRPC, which ends its streams itself",
+        },
+    ),
+}
