@@ -267,7 +267,7 @@ async def test_load_follows_the_work(start: Start, kind: Kind) -> None:
     bench = await start()
     load = bench.engine.load()
     assert (load.health, load.running, load.waiting) == (SERVING, 0, 0)
-    assert load.model_states == {"m": types_pb2.MODEL_STATE_ACTIVE}
+    assert load.model_states["m"] == types_pb2.MODEL_STATE_ACTIVE
     ids = bench.submit(*(bench.item(**kind.long_output) for _ in range(2)))
     await bench.sink.until(lambda: bench.engine.load().running == 2)
     if "cache" not in kind.lacks:
