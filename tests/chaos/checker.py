@@ -1,8 +1,9 @@
 """Was every promise kept? Judges a history; pure, so that it can be shown to find faults.
 
-Calls: invoked(tokens, timeout_s), then exactly one of ok(text, dispatch_ids), failed(reason,
-partial) and unknown; between them cancel_sent and cancel_acknowledged. heard(messages) is what a
-raw stream got, in order; again(text, replayed) the answer to the same request id after ok.
+Calls: invoked(prompt, tokens, timeout_s), then exactly one of ok(text, dispatch_ids),
+failed(reason, partial) and unknown; between them cancel_sent and cancel_acknowledged.
+heard(messages) is what a raw stream got, in order; again(text, replayed) the answer to the same
+request id after ok.
 Jobs: invoked(items), acknowledged, results(rows) at each look, cancelled(rows), ended(rows).
 Nodes: seen(epoch, term). Gauges: start and end(**what is not zero). Logs: bad(line).
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 from node_agent.engines.simulated_text import check_text, is_seamless, nonce_of
 from tests.chaos.history import Event
+from tests.chaos.marked_text import mark_of
 
 ENDS = ("ok", "failed", "unknown")
 OUR_FAULTS = {"INTERNAL", "PROTOCOL_VIOLATION", "PROTOCOL_ERROR", "UNSPECIFIED"}
@@ -55,7 +57,7 @@ def _call(events: list[Event], counts: Counter[str]) -> Iterator[str]:
     counts[end.kind] += 1
     same_life = invoked.life == end.life
     if end.kind == "ok":
-        yield from _answer(invoked.facts["tokens"], end, same_life)
+        yield from _answer(invoked, end, same_life)
     elif end.kind == "failed":
         counts[f"failed {end.facts['reason']}"] += 1
         if end.facts["reason"] in OUR_FAULTS:
@@ -80,9 +82,9 @@ def _call(events: list[Event], counts: Counter[str]) -> Iterator[str]:
                 yield from _text(event.facts["text"], invoked.facts["tokens"])
 
 
-def _answer(tokens: int, end: Event, same_life: bool) -> Iterator[str]:
+def _answer(invoked: Event, end: Event, same_life: bool) -> Iterator[str]:
     text = end.facts["text"]
-    yield from _text(text, tokens)
+    yield from _text(text, invoked.facts["tokens"])
     if not same_life:  # the attempts of an earlier scheduler are not listed
         return
     try:
@@ -90,6 +92,7 @@ def _answer(tokens: int, end: Event, same_life: bool) -> Iterator[str]:
     except ValueError:
         return  # told by _text
     strange = nonces - {nonce_of(number) for number in end.facts["dispatch_ids"]}
+    strange.discard(mark_of(invoked.facts["prompt"]))  # of an engine that knows no attempts
     if strange:
         yield f"has text of attempts that were not its own: {sorted(strange)}"
 

@@ -10,10 +10,16 @@ import signal
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 
+import psutil
+
+from tests.chaos.engine_server import GARBLING_S
 from tests.chaos.plan import CLIENTS, SCHEDULER, Fault
 from tests.chaos.site import Site
 from tests.chaos.stale import speak_of_stale_ids
 from tests.integration.cluster import PORTS, Process
+
+OUTLIVE_S = 15.0  # by which engines of a dead agent must be gone
+LOOK_S = 0.1
 
 
 class Faults:
@@ -49,9 +55,38 @@ class Faults:
         if process is None or process.process.returncode is not None:
             return False
         self.site.pause_s[target] = hold_s
+        engines = self.site.engines(target)
         process.signal(signal.SIGKILL)
         await process.process.wait()
+        await self._gone(target, engines)
         return True
+
+    async def _gone(self, target: str, engines: list[psutil.Process]) -> None:
+        """No engine outlives its agent."""
+        for _ in range(round(OUTLIVE_S / LOOK_S)):
+            if not any(map(_lives, engines)):
+                return
+            await asyncio.sleep(LOOK_S)
+        left = [engine.pid for engine in engines if _lives(engine)]
+        self.site.history.note("gauges", "end", **{f"engines without {target}": left})
+
+    async def _kill_engine(self, target: str, _hold_s: float) -> bool:
+        """One process of the engine; its agent lives on."""
+        engines = self.site.engines(target)
+        return bool(engines) and _send(self._dice.choice(engines), signal.SIGKILL)
+
+    async def _freeze_engine(self, target: str, hold_s: float) -> bool:
+        engines = self.site.engines(target)
+        frozen = [engine for engine in engines if _send(engine, signal.SIGSTOP)]
+        await asyncio.sleep(hold_s)
+        for engine in frozen:
+            _send(engine, signal.SIGCONT)
+        return bool(frozen)
+
+    async def _garble_engine(self, target: str, _hold_s: float) -> bool:
+        garbling = [e for e in self.site.engines(target) if _send(e, signal.SIGUSR1)]
+        await asyncio.sleep(GARBLING_S)
+        return bool(garbling)
 
     async def _kill_scheduler(self, _target: str, hold_s: float) -> None:
         await self.site.restart_scheduler(hold_s)
@@ -119,6 +154,22 @@ class Faults:
         return await speak_of_stale_ids(self.site, self._dice)
 
 
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> bool:
+    """False: it has ended."""
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
 def _set_file_limit(pid: int, limit: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -135,3 +186,6 @@ async def nothing_left_broken(site: Site) -> AsyncIterator[None]:
             link.delay_s = 0.0
         for process in (*site.agents.values(), site.scheduler):
             process.signal(signal.SIGCONT)
+        for node_id in site.agents:
+            for engine in site.engines(node_id):
+                _send(engine, signal.SIGCONT)

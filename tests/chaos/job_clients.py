@@ -98,6 +98,6 @@ class JobClients:
 
 
 def _item(job_id: str, index: int, tokens: int) -> JobItem:
-    request = InferenceRequest(model="m", text=TextInput(prompt=f"{job_id} {index}"))
+    request = InferenceRequest(model="m", text=TextInput(prompt=f"{job_id} {index}."))
     request.params.max_tokens = tokens
     return JobItem(custom_id=f"c{index}", request=request)

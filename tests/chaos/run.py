@@ -20,8 +20,8 @@ from tests.chaos.clients import Clients
 from tests.chaos.faults import Faults, nothing_left_broken
 from tests.chaos.history import History
 from tests.chaos.job_clients import JobClients
-from tests.chaos.plan import Fault, draw
-from tests.chaos.site import Site
+from tests.chaos.plan import NODES, Fault, draw
+from tests.chaos.site import Site, name_nodes
 
 QUIET_S = 60.0  # in which all gauges must be back at zero
 LOOK_S = 1.0
@@ -29,11 +29,17 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run is. The same seed draws the same faults and the same requests."""
+    """What a run is. The same seed draws the same faults and the same requests.
+
+    `nodes`: those whose engine is simulated, in the agent; `servers` and `functions`: those whose
+    engine is a server, or a function, in processes of its own; at least one of each.
+    """
 
     seed: int = 1
     seconds: float = 60.0
     nodes: int = 4
+    servers: int = 1
+    functions: int = 1
     callers: int = 12
     history: Path | None = None
     """Where to write the history; None: nowhere."""
@@ -60,6 +66,8 @@ class Outcome:
             f"chaos seed {self.settings.seed}, {self.settings.seconds:.0f} s:"
             f" {self.deaths} deaths of nodes ({done['kill_node']} kills),"
             f" {done['kill_scheduler']} scheduler kills,"
+            f" {done['kill_engine']} engine kills, {done['freeze_engine']} engine freezes,"
+            f" {done['garble_engine']} garbled engines,"
             f" {done['freeze_node'] + done['freeze_scheduler']} freezes,"
             f" {done['cut_node'] + done['cut_clients']} cuts,"
             f" {done['blackhole_node']} black holes, {others};"
@@ -73,10 +81,10 @@ class Outcome:
 async def run(settings: Settings) -> Outcome:
     """Do all of it; the processes are gone when it returns."""
     history = History()
-    nodes = [f"n{number}" for number in range(1, settings.nodes + 1)]
-    plan = draw(settings.seed, settings.seconds, nodes)
+    groups = name_nodes(settings.nodes, settings.servers, settings.functions)
+    plan = draw(settings.seed, settings.seconds, groups)
     with tempfile.TemporaryDirectory() as folder:
-        async with Site.running(history, Path(folder), nodes) as site:
+        async with Site.running(history, Path(folder), groups[NODES]) as site:
             await _quiet(site, "start")
             faults = await _under_load(site, settings, plan)
             await _quiet(site, "end")
@@ -174,11 +182,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--nodes", type=int, default=4, help="with the simulated engine")
+    parser.add_argument("--servers", type=int, default=1, help="nodes whose engine is a server")
+    parser.add_argument("--functions", type=int, default=1, help="nodes with the engine python")
     parser.add_argument("--callers", type=int, default=12)
     parser.add_argument("--history", type=Path, help="write the history there, as JSON lines")
     given = parser.parse_args()
-    settings = Settings(given.seed, given.minutes * 60, given.nodes, given.callers, given.history)
+    settings = Settings(
+        given.seed, given.minutes * 60, given.nodes, given.servers, given.functions,
+        given.callers, given.history,
+    )  # fmt: skip
     outcome = asyncio.run(run(settings))
     for finding in outcome.verdict.findings:
         print("FOUND", finding)

@@ -10,6 +10,9 @@ import pytest
 from node_agent.engines.simulated_text import nonce_of, tokens
 from tests.chaos.checker import check
 from tests.chaos.history import History
+from tests.chaos.marked_text import answer, split
+from tests.chaos.plan import KINDS, draw
+from tests.chaos.site import name_nodes
 
 FIRST, SECOND = (1 << 40) + 1, (1 << 40) + 2
 
@@ -29,14 +32,14 @@ def _honest() -> History:
     note = history.note
     note("term", "seen", term=1)
     note("node n1", "seen", epoch=(1 << 40) + 1, term=1)
-    note("call 1", "invoked", tokens=4, timeout_s=40)
+    note("call 1", "invoked", prompt="p", tokens=4, timeout_s=40)
     note("call 1", "ok", text=WHOLE, dispatch_ids=[FIRST, SECOND])
     note("call 1", "again", text=WHOLE, replayed=True)
-    note("call 2", "invoked", tokens=4, timeout_s=40)
+    note("call 2", "invoked", prompt="p", tokens=4, timeout_s=40)
     note("call 2", "cancel_sent")
     note("call 2", "cancel_acknowledged")
     note("call 2", "failed", reason="CANCELLED_BY_CLIENT", partial=_text((9, 0, 2)))
-    note("call 3", "invoked", tokens=4, timeout_s=40)
+    note("call 3", "invoked", prompt="p", tokens=4, timeout_s=40)
     messages = [["started", False], ["delta", 0, "0:aa"], ["delta", 4, "bbcc "], ["result"]]
     note("call 3", "heard", messages=messages)
     note("call 3", "unknown", reason="")
@@ -56,6 +59,22 @@ def test_an_honest_history_passes_and_is_counted() -> None:
     assert verdict.findings == []
     counted = {"calls": 3, "ok": 1, "failed": 1, "unknown": 1, "jobs": 2, "items": 4}
     assert {name: verdict.counts[name] for name in counted} == counted
+
+
+def test_text_that_the_prompt_decides_is_taken_for_that_prompt_only() -> None:
+    honest, mixed = _honest(), _honest()
+    _change("call 1", "ok", text=WHOLE[: len(WHOLE) // 2] + answer("p", 2, 2))(honest)
+    _change("call 1", "ok", text=WHOLE[: len(WHOLE) // 2] + answer("of another", 2, 2))(mixed)
+    _change("call 1", "again", text=honest.events[3].facts["text"])(honest)
+    assert check(honest.events).findings == []
+    assert any("not its own" in finding for finding in check(mixed.events).findings)
+
+
+def test_an_engine_goes_on_where_the_output_in_its_prompt_ends() -> None:
+    for prompt in ("call 3 of 1 ", "job 12.", "hello [[fail@1]]"):
+        written = _text((FIRST, 0, 2)) + answer(prompt, 2, 1)
+        assert split(prompt) == (prompt, 0)
+        assert split(prompt + written) == (prompt, 3)
 
 
 Doctor = Callable[[History], None]
@@ -133,14 +152,13 @@ def test_an_answer_after_an_acknowledged_cancel_is_found() -> None:
 
 def test_an_attempt_that_two_calls_claim_is_found() -> None:
     history = _honest()
-    history.note("call 4", "invoked", tokens=4, timeout_s=40)
+    history.note("call 4", "invoked", prompt="p", tokens=4, timeout_s=40)
     history.note("call 4", "ok", text=WHOLE, dispatch_ids=[FIRST, SECOND])
     assert any("which is one of call 1" in finding for finding in check(history.events).findings)
 
 
 def test_the_same_seed_draws_the_same_faults() -> None:
-    from tests.chaos.plan import KINDS, draw
-
-    first, again, other = (draw(seed, 60, ["n1", "n2"]) for seed in (3, 3, 4))
+    groups = name_nodes(2, 1, 1)
+    first, again, other = (draw(seed, 60, groups) for seed in (3, 3, 4))
     assert first == again != other
     assert {fault.name for fault in first} == {kind.name for kind in KINDS}
