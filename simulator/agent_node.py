@@ -273,7 +273,9 @@ class AgentNode:
             self._post(agent_events.ResultsAcked(message.total))
         elif isinstance(message, msg.Drain):
             self._post(
-                agent_events.DrainRequested(
+                agent_events.DrainLifted()
+                if message.lifted
+                else agent_events.DrainRequested(
                     grace_ns=message.grace,
                     own=False,
                     terminate=message.terminate,

@@ -153,9 +153,9 @@ class Edge:
 
     def drain(self, command: cmd.DrainNode) -> None:
         """Its agent is told; that it leaves afterwards is no broken stream."""
-        self._drained = self._drained or command.terminate
+        self._drained = not command.lifted and (self._drained or command.terminate)
         grace = command.grace if command.grace < NEVER else None
-        self._send(msg.Drain(grace, command.terminate, command.reason))
+        self._send(msg.Drain(grace, command.terminate, command.reason, command.lifted))
 
     def ping(self) -> None:
         """A sign of life is wanted."""

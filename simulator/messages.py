@@ -80,11 +80,12 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Drain:
-    """No new work; finish within `grace`."""
+    """No new work; finish within `grace`. `lifted`: that is taken back."""
 
     grace: Duration | None
     terminate: bool
     reason: str
+    lifted: bool = False
 
 
 @dataclass(slots=True)

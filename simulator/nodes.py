@@ -246,7 +246,10 @@ class ModelledNode:
         """Nothing is kept, so nothing is forgotten."""
 
     def drain(self, command: cmd.DrainNode) -> None:
-        """Finish what runs; with `terminate`, go away then. What is left after the grace is cut."""
+        """Finish what runs; with `terminate`, go away then. What is left after the grace is cut.
+
+        `lifted`: stay.
+        """
         self._leaving = command.terminate
         if command.grace < NEVER:
             self.agenda.at(self.agenda.now + command.grace, self._cut, self._epoch)

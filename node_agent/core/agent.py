@@ -65,6 +65,7 @@ class Agent:
             ev.EngineChanged: self._on_engine_changed,
             ev.SlotsLimited: self._on_slots_limited,
             ev.DrainRequested: self._on_drain,
+            ev.DrainLifted: self._on_drain_lifted,
             ev.ModelClosed: self._on_model_closed,
             ev.ModelReopened: self._on_model_reopened,
         }
@@ -175,6 +176,7 @@ class Agent:
             return
         # Dispatch ids are unique within a cluster only: another one's work is of no use here.
         foreign = bool(self.cluster_id) and event.cluster_id != self.cluster_id
+        another = event.term != self.term
         self._remember(event.cluster_id, event.term)
         self.session_epoch = event.session_epoch
         self.phase = Phase.OPEN
@@ -186,8 +188,9 @@ class Agent:
         for dispatch_id in self._finished:
             self._send_result(self.items[dispatch_id])
         self._out.append(cmd.SendReport())
-        if self.drain is not None and self.drain.own:
-            self._send_drain(self.drain)
+        drain = self.drain
+        if drain is not None and (drain.own or (drain.terminate and another)):
+            self._send_drain(drain)
 
     def _remember(self, cluster_id: str, term: int) -> None:
         self.cluster_id, self.term = cluster_id, term
@@ -406,6 +409,10 @@ class Agent:
                 self._end(held, _refusal("NODE_DRAINING", "not started before the node drained"))
         if event.own and self.phase is Phase.OPEN:
             self._send_drain(self.drain)
+
+    def _on_drain_lifted(self, _event: ev.DrainLifted) -> None:
+        if self.drain is not None and not (self.drain.own or self.drain.exited):
+            self.drain = None
 
     def _send_drain(self, drain: DrainState) -> None:
         left_ns = None if drain.deadline_ns is None else max(0, drain.deadline_ns - self._now)

@@ -104,6 +104,11 @@ class DrainRequested:
 
 
 @dataclass(slots=True)
+class DrainLifted:
+    """The scheduler takes its drain back. The agent's own stays, and so does one that is over."""
+
+
+@dataclass(slots=True)
 class ModelClosed:
     """A model is to be unloaded: nothing new of it, and what is held finishes within the grace."""
 
@@ -132,6 +137,7 @@ Event = (
     | EngineChanged
     | SlotsLimited
     | DrainRequested
+    | DrainLifted
     | ModelClosed
     | ModelReopened
 )

@@ -55,14 +55,17 @@ def events(message: wire.PackedConnectResponse) -> list[ev.Event]:
         reason = cancel.reason or types.ERROR_REASON_CANCELLED_BY_CLIENT
         found.append(ev.CancelsReceived(list(cancel.dispatch_ids), reason_name(reason)))
     if message.HasField("drain"):
-        drain = message.drain
-        grace_ns = durations.to_ns(drain.grace) if drain.HasField("grace") else None
-        found.append(
-            ev.DrainRequested(
-                grace_ns=grace_ns, own=False, terminate=drain.terminate, reason=drain.reason
-            )
-        )
+        found.append(_drain_event(message.drain))
     return found
+
+
+def _drain_event(drain: node.Drain) -> ev.DrainRequested | ev.DrainLifted:
+    if drain.lifted:
+        return ev.DrainLifted()
+    grace_ns = durations.to_ns(drain.grace) if drain.HasField("grace") else None
+    return ev.DrainRequested(
+        grace_ns=grace_ns, own=False, terminate=drain.terminate, reason=drain.reason
+    )
 
 
 def welcomed(welcome: node.Welcome) -> ev.Welcomed:

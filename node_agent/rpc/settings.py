@@ -19,7 +19,8 @@ FEATURES = (
     "unload_model",
     "set_slots",
     "set_log_level",
-)  # by the names of Command's fields
+    "lift_drain",
+)  # by the names of Command's fields; Drain.lifted
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 20_000),

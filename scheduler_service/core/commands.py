@@ -102,13 +102,17 @@ class AcknowledgeResults:
 
 @dataclass(slots=True)
 class DrainNode:
-    """Tell the agent: no new work, finish within `grace`, then give back the rest."""
+    """Tell the agent: no new work, finish within `grace`, then give back the rest.
+
+    `lifted`: the drain is taken back; the other values mean nothing then.
+    """
 
     node_id: str
     epoch: int
     grace: Duration
     terminate: bool
     reason: str
+    lifted: bool = False
 
 
 @dataclass(slots=True)

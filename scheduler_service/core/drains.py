@@ -26,24 +26,48 @@ def on_cordoned(state: State, event: NodeCordoned) -> None:
     wanted = NodeAvailability.CORDONED if event.cordoned else NodeAvailability.ACTIVE
     if event.cordoned and node.availability is not NodeAvailability.ACTIVE:
         return
-    if node.availability is wanted:
+    if node.availability is wanted or (not event.cordoned and why_it_leaves(node)):
         return
+    drained = node.availability is not NodeAvailability.CORDONED and node.drain is not None
     move_availability(node, wanted)
-    if not event.cordoned and node.drain is not None:
-        node.drain.ended_at = node.drain.ended_at or state.now
+    if drained and not event.cordoned:
+        _lift(state, node)
     node.state_reason = event.reason
     kind = records.NODE_CORDONED if event.cordoned else records.NODE_UNCORDONED
     state.record(kind, node_id=node.node_id, reason=event.reason)
     state.rebuild_pools()
 
 
+def why_it_leaves(node: Node) -> str:
+    """Why a node that drains cannot be called back any more; empty: it can."""
+    drain, availability = node.drain, node.availability
+    if drain is None or availability in (NodeAvailability.ACTIVE, NodeAvailability.CORDONED):
+        return ""
+    if drain.by_agent:
+        return "its agent was told to stop on its host, and leaves"
+    if drain.terminate and availability is NodeAvailability.DRAINED:
+        return "it has drained, and its agent exits"
+    return ""
+
+
+def _lift(state: State, node: Node) -> None:
+    assert node.drain is not None
+    node.drain.ended_at = node.drain.ended_at or state.now
+    node.drain.lifted = True
+    tell(state, node)
+
+
 def on_drain(state: State, event: DrainRequested) -> None:
     """No new work for it; what runs finishes within the grace, the rest moves."""
     node = state.nodes.get(event.node_id)
-    if node is None or not node.alive or node.availability is NodeAvailability.DRAINING:
+    if node is None or not node.alive:
+        return
+    if node.availability is NodeAvailability.DRAINING:
+        if event.by_agent and node.drain is not None:
+            node.drain.by_agent = True
         return
     move_availability(node, NodeAvailability.DRAINING)
-    node.drain = Drain(state.now, event.grace, event.terminate, event.reason)
+    node.drain = Drain(state.now, event.grace, event.terminate, event.reason, event.by_agent)
     node.state_reason = event.reason
     state.record(
         records.NODE_DRAINING, node_id=node.node_id, reason=event.reason,
@@ -57,9 +81,17 @@ def on_drain(state: State, event: DrainRequested) -> None:
 
 
 def tell(state: State, node: Node) -> None:
-    """Tell the agent of the drain that is going on, if one is; a new session must hear it again."""
+    """Tell the agent of the drain that is going on, or that it was lifted, if either is so.
+
+    A new session must hear it again: the stream may have broken before it was told.
+    """
     drain = node.drain
-    if drain is None or node.availability is not NodeAvailability.DRAINING:
+    if drain is None:
+        return
+    if drain.lifted:
+        state.emit(DrainNode(node.node_id, node.epoch, 0, False, "", lifted=True))
+        return
+    if node.availability is not NodeAvailability.DRAINING:
         return
     left = drain.grace
     if left < NEVER:

@@ -125,11 +125,13 @@ def _admit(state: State, event: NodeJoined) -> None:
         node.finished, node.failed = old.finished, old.failed
         node.trust = health.inherit(old, event.boot_id)
         move_health(node, health.restored(state, node))
+        same = old.boot_id == node.boot_id
+        if same:
+            node.drain = old.drain
         if old.availability is NodeAvailability.CORDONED or (
-            old.boot_id == node.boot_id and old.availability is not NodeAvailability.ACTIVE
+            same and old.availability is not NodeAvailability.ACTIVE
         ):
-            node.availability, node.drain = old.availability, old.drain
-            node.state_reason = old.state_reason
+            node.availability, node.state_reason = old.availability, old.state_reason
         if old.alive and old.boot_id != node.boot_id:
             lose(state, old, "its agent was restarted")
     state.nodes[node.node_id] = node

@@ -374,7 +374,9 @@ class Drain:
     grace: Duration
     terminate: bool
     reason: str
+    by_agent: bool = False  # its agent leaves, whatever the scheduler wants
     ended_at: Instant = 0  # 0: goes on
+    lifted: bool = False  # an operator has taken it back
     finished: list[str] = field(default_factory=list)  # request ids
     moved: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)

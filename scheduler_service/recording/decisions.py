@@ -71,6 +71,8 @@ def _acknowledge(command: cmd.AcknowledgeResults) -> str:
 
 
 def _drain(command: cmd.DrainNode) -> str:
+    if command.lifted:
+        return f"lift the drain of {command.node_id} epoch={command.epoch}"
     how = "terminate" if command.terminate else "keep"
     return f"drain {command.node_id} epoch={command.epoch} grace={command.grace} {how}"
 

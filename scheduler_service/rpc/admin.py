@@ -100,7 +100,9 @@ class AdminPort:
             driver, self._reports, clock, config=config, on_changed=on_policy or _nobody
         )
         self._models = AdminModels(self._reports, sessions.session, clock)
-        self._changes = AdminChanges(driver, self._reports, cancel or driver.cancel)
+        self._changes = AdminChanges(
+            driver, self._reports, sessions.session, cancel or driver.cancel
+        )
 
     @property
     def reports(self) -> ReportBuilder:

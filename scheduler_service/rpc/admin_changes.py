@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -16,20 +15,21 @@ from google.protobuf import json_format
 
 from batchyard.v1 import admin_service_pb2 as pb
 from batchyard.v1 import report_pb2
-from scheduler_service.core import records
+from scheduler_service.core import drains, records
 from scheduler_service.core.events import DrainRequested, NodeCordoned
 from scheduler_service.core.outcomes import NodeAvailability, Reason
 from scheduler_service.core.types import Node
 from scheduler_service.driver import Driver
 from scheduler_service.report.build import ReportBuilder
 from scheduler_service.rpc import admin_filters as filters
+from scheduler_service.rpc.admin_models import Find, able_session
+from scheduler_service.rpc.asker import principal_of
 from scheduler_service.rpc.validate import Refused
-from scheduler_service.security.principals import current
 
 # The driver turns once per loop iteration and takes 256 events each: no inbox is that long.
 TURNS_MAX: Final = 1_000
 FILTER_MAX: Final = 256  # characters of a filter in its event
-_PEER: Final = re.compile(r"ipv[46]:(.+):\d+")
+_DRAINS: Final = (NodeAvailability.DRAINING, NodeAvailability.DRAINED)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 Cancel = Callable[[int, Reason, str], None]
@@ -38,9 +38,10 @@ Cancel = Callable[[int, Reason, str], None]
 class AdminChanges:
     """The calls of AdminService that change something."""
 
-    def __init__(self, driver: Driver, reports: ReportBuilder, cancel: Cancel) -> None:
+    def __init__(self, driver: Driver, reports: ReportBuilder, find: Find, cancel: Cancel) -> None:
         self._driver = driver
         self._reports = reports
+        self._find = find
         self._cancel = cancel
 
     async def cordon_node(
@@ -54,10 +55,23 @@ class AdminChanges:
     async def uncordon_node(
         self, request: pb.UncordonNodeRequest, context: Context
     ) -> pb.UncordonNodeResponse:
-        """Work for it again; ends a drain, too."""
+        """Work for it again; takes a drain back, too, while its agent can still be told."""
         event = NodeCordoned(request.node_id, False, filters.reason(request.reason))
+        self._check_lift(self._node(request.node_id))
         node = await self._change(event, records.NODE_UNCORDONED, context, _is_active)
+        self._check_lift(self._node(request.node_id))  # it may have drained meanwhile
         return pb.UncordonNodeResponse(node=node)
+
+    def _check_lift(self, node: Node) -> None:
+        """Raises Refused where the node drains and will not come back."""
+        why = drains.why_it_leaves(node)
+        if why:
+            raise Refused(
+                f"node {node.node_id!r} cannot be called back: {why}; start the agent again",
+                reason=Reason.NODE_DRAINING,
+            )
+        if node.alive and node.availability in _DRAINS and node.drain and node.drain.terminate:
+            able_session(self._reports, self._find, node.node_id, "lift_drain")
 
     async def drain_node(
         self, request: pb.DrainNodeRequest, context: Context
@@ -129,16 +143,6 @@ class AdminChanges:
         return pb.CancelMatchingResponse(count=len(matching), request_ids=ids)
 
 
-def principal_of(context: Context) -> str:
-    """Who asks: the credential's principal; without authentication, where the call is from."""
-    name = current().name
-    if name:
-        return name
-    peer = context.peer()
-    match = _PEER.fullmatch(peer)
-    return f"anonymous@{match[1] if match else peer}"
-
-
 def _written(given: pb.RequestFilter) -> str:
     """What is set of it, on one line; not a thousand ids."""
     fields = json_format.MessageToDict(given, preserving_proto_field_name=True)
@@ -155,4 +159,4 @@ def _is_active(node: Node) -> bool:
 
 
 def _is_draining(node: Node) -> bool:
-    return node.availability in (NodeAvailability.DRAINING, NodeAvailability.DRAINED)
+    return node.availability in _DRAINS

@@ -16,8 +16,8 @@ from scheduler_service.core import records
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.report.build import ReportBuilder
 from scheduler_service.rpc import admin_filters as filters
-from scheduler_service.rpc.admin_changes import principal_of
 from scheduler_service.rpc.admin_models import ANSWER_S, Find, able_session
+from scheduler_service.rpc.asker import principal_of
 from scheduler_service.rpc.node_commands import TooManyCommands
 from scheduler_service.rpc.validate import Refused
 from service_kit import logs

@@ -23,7 +23,7 @@ from scheduler_service.core.records import Record
 from scheduler_service.core.types import Node
 from scheduler_service.report.build import ReportBuilder
 from scheduler_service.rpc import admin_filters as filters
-from scheduler_service.rpc.admin_changes import principal_of
+from scheduler_service.rpc.asker import principal_of
 from scheduler_service.rpc.node_commands import CommandQueue, TooManyCommands
 from scheduler_service.rpc.validate import Refused
 

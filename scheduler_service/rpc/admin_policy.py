@@ -26,7 +26,7 @@ from scheduler_service.core.types import Instant
 from scheduler_service.driver import Driver
 from scheduler_service.report.build import ReportBuilder
 from scheduler_service.rpc import admin_filters as filters
-from scheduler_service.rpc.admin_changes import principal_of
+from scheduler_service.rpc.asker import principal_of
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.security.principals import current
 

@@ -174,8 +174,8 @@ class AgentSession:
         self._wake.set()
 
     def drain(self, command: DrainNode) -> None:
-        """No new work, finish, give back the rest."""
-        self.drained = self.drained or command.terminate
+        """No new work, finish, give back the rest; or that this is taken back."""
+        self.drained = not command.lifted and (self.drained or command.terminate)
         self._drains.append((self._batches.queued, command))
         self._wake.set()
 
@@ -294,6 +294,9 @@ class AgentSession:
 
 def _pack_drain(message: pb.Drain, command: DrainNode) -> None:
     message.SetInParent()
+    if command.lifted:
+        message.lifted = True
+        return
     if command.grace < NEVER:
         message.grace.CopyFrom(status.duration(command.grace))
     message.reason = command.reason

@@ -8,6 +8,8 @@ import signal
 import pytest
 
 from batchyard import AsyncStream, Result
+from batchyard.errors import Unavailable
+from batchyard.v1 import NodeAvailability
 from node_agent.engines.simulated_text import check_text, is_seamless
 from tests.integration.cluster import Cluster, cluster, until
 
@@ -248,3 +250,36 @@ async def test_drain_with_a_short_grace_moves_streams_that_still_run() -> None:
         (drained,) = await running.events("node_drained")
         assert drained.attributes["lost"] == "0"
         assert drained.attributes["moved"] == "2"
+
+
+async def test_a_node_that_is_called_back_from_its_drain_serves_again() -> None:
+    """Behaviour 107: `uncordon` reaches the agent, while it drains and after; or it is refused."""
+    async with cluster() as running:
+        a = await running.agent("a", *AGENT)
+        for terminate, grace in ((True, "20s"), (False, "500ms")):
+            tasks = await _streams(running, 2)
+            await _speaking(running, "a", 2)
+            await running.admin.drain("a", grace=grace, terminate=terminate)
+            await running.admin.uncordon("a")
+            late = await running.client.generate("late", model="m", max_tokens=2)
+            for text, result in await asyncio.wait_for(asyncio.gather(*tasks), 30):
+                _is_whole(text, parts=1)  # the grace of a drain that was lifted ends nothing
+                assert len(result.attempts) == 1
+            assert [attempt.error for attempt in late.attempts] == [""]
+        await running.admin.drain("a")
+        await running.admin.uncordon("a")
+        assert (await running.client.generate("p", model="m", max_tokens=2)).node_id == "a"
+        tasks = await _streams(running, 1)
+        await _speaking(running, "a", 1)
+        a.signal(signal.SIGTERM)
+
+        async def leaves() -> bool:
+            return (
+                await running.admin.node("a")
+            ).availability == NodeAvailability.NODE_AVAILABILITY_DRAINING
+
+        await until(leaves)
+        with pytest.raises(Unavailable, match=r"told to stop on its host.*start the agent again"):
+            await running.admin.uncordon("a")
+        await asyncio.wait_for(asyncio.gather(*tasks), 30)
+        assert await asyncio.wait_for(a.process.wait(), 10) == 0

@@ -14,6 +14,7 @@ from node_agent.core import events as ev
 from node_agent.core.items import Fault
 from tests.unit.agent.agent_world import (
     SECOND,
+    TERM,
     E,
     World,
     batch,
@@ -528,6 +529,45 @@ def test_a_schedulers_drain_with_exit_ends_in_one() -> None:
     world.step(drain(None, own=False, terminate=True))
     world.finish(1)
     assert of(cmd.Exit, world.step(ev.ResultsAcked(1)))
+
+
+def test_a_lifted_drain_is_as_if_it_had_never_been() -> None:
+    """Its exit and its limit are gone, credit is granted again, and work is taken."""
+    world = World(slots=2)
+    world.ready()
+    world.step(batch(item(1)))
+    world.step(drain(10, own=False, terminate=True))
+    world.step(ev.DrainLifted())
+    assert of(cmd.CancelItem, world.advance(20)) == []
+    assert credit(world.finish(1)) == 3
+    assert started(world.step(batch(item(2)))) == [2]
+    world.finish(2)
+    assert of(cmd.Exit, world.step(ev.ResultsAcked(2))) == []
+
+
+@pytest.mark.parametrize("also_own", [True, False])
+def test_what_cannot_be_lifted_goes_on(also_own: bool) -> None:
+    """The agent's own drain, and one after which it exits already."""
+    world = World()
+    world.ready()
+    world.step(batch(item(1)))
+    world.step(drain(None, own=False, terminate=True))
+    if also_own:
+        world.step(drain(60), ev.DrainLifted())
+    world.finish(1)
+    assert of(cmd.Exit, world.step(ev.ResultsAcked(1)))
+    world.step(ev.DrainLifted())
+    assert results(world.step(batch(item(2))))[2].reason == "NODE_DRAINING"
+
+
+def test_the_next_scheduler_hears_that_the_agent_was_told_to_exit() -> None:
+    world = World()
+    world.ready()
+    world.step(batch(item(1)))
+    world.step(drain(None, own=False, terminate=True), ev.SessionClosed())
+    assert of(cmd.SendDrain, world.connect()) == []  # who told it knows
+    world.step(ev.SessionClosed())
+    assert of(cmd.SendDrain, world.connect(term=TERM + 1))
 
 
 # The machine itself.

@@ -222,6 +222,45 @@ def test_lifted_drain_ends_its_proof_and_leaves_the_work_alone() -> None:
     assert world.noted("failover") == []
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_agent_is_told_that_its_drain_is_lifted_and_again_on_a_new_stream(ended: bool) -> None:
+    world, a, _ = draining()
+    if ended:
+        a.finish(*a.running())
+    world.step(ev.NodeCordoned("a", False))
+    assert [told.lifted for told in a.drains] == [False, True]
+    a.lose_stream()
+    world.advance(1)
+    a.join()
+    assert [told.lifted for told in a.drains] == [False, True, True]
+    assert availability(world) is NodeAvailability.ACTIVE
+    world.step(ev.DrainRequested("a", SECOND, False))
+    assert not a.drains[-1].lifted
+
+
+def test_terminating_drain_can_be_lifted_until_it_is_over() -> None:
+    world, a, _ = draining(terminate=True)
+    world.step(ev.NodeCordoned("a", False))
+    assert availability(world) is NodeAvailability.ACTIVE
+    world.step(ev.DrainRequested("a", SECOND, True))
+    a.finish(*a.running())
+    assert availability(world) is NodeAvailability.DRAINED
+    world.step(ev.NodeCordoned("a", False))
+    assert availability(world) is NodeAvailability.DRAINED
+
+
+@pytest.mark.parametrize("first", ["agent", "operator"])
+def test_agent_that_leaves_by_itself_is_not_called_back(first: str) -> None:
+    """It would refuse all work, so the books must not call it active."""
+    world, a, _ = draining(by_agent=first == "agent")
+    if first == "operator":
+        world.step(ev.DrainRequested("a", SECOND, True, by_agent=True))
+    world.step(ev.NodeCordoned("a", False))
+    assert availability(world) is NodeAvailability.DRAINING
+    assert world.noted("node_uncordoned") == []
+    assert not any(told.lifted for told in a.drains)
+
+
 def test_running_item_that_the_drain_takes_back_was_not_refused() -> None:
     """It ran, until the grace was over: its attempt reads cancelled, and is not charged."""
     world, a, b = draining()

@@ -585,14 +585,16 @@ class CommandResult(_message.Message):
     def __init__(self, command_id: _Optional[int] = ..., error: _Optional[_Union[_types_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class Drain(_message.Message):
-    __slots__ = ("grace", "reason", "terminate")
+    __slots__ = ("grace", "reason", "terminate", "lifted")
     GRACE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TERMINATE_FIELD_NUMBER: _ClassVar[int]
+    LIFTED_FIELD_NUMBER: _ClassVar[int]
     grace: _duration_pb2.Duration
     reason: str
     terminate: bool
-    def __init__(self, grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., terminate: bool = ...) -> None: ...
+    lifted: bool
+    def __init__(self, grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[str] = ..., terminate: bool = ..., lifted: bool = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("nonce",)
