@@ -55,6 +55,19 @@ class ChildProcess:
         how = f"was killed by signal {-status}" if status < 0 else f"ended ({status})"
         return f"{how}{self.last_words()}"
 
+    async def send(self, data: bytes) -> None:
+        """Write to its standard input.
+
+        Raises:
+            OSError: it has ended, or closed its input.
+        """
+        stdin = self.process.stdin
+        assert stdin is not None
+        if stdin.is_closing():  # as it ended; uvloop's write would raise a RuntimeError
+            raise BrokenPipeError("its input is closed")
+        stdin.write(data)
+        await stdin.drain()
+
     async def wait(self) -> None:
         """Return when it has ended and its log is read."""
         await self.process.wait()

@@ -61,11 +61,9 @@ class LlamacppProcess(ChildProcess):
         return child
 
     async def _greet(self, settings: ChildSettings) -> None:
-        stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None
+        stdout = self.process.stdout
         assert stdout is not None
-        stdin.write(json.dumps(settings).encode() + b"\n")
-        await stdin.drain()
+        await self.send(json.dumps(settings).encode() + b"\n")
         ready: ChildReady = json.loads(await stdout.readline())
         self.address, self.version = ready["address"], ready["version"]
 

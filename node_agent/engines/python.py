@@ -385,7 +385,10 @@ class PythonEngine:
         self._start_waiting()
 
     def _on_worker(self) -> None:
-        """Serving as long as one worker is there."""
+        """Serving as long as one worker is there; one that died idle is started again."""
+        for worker in [worker for worker in self._idle if not worker.ready]:
+            self._idle.remove(worker)
+            self._reuse(worker, lost=True)
         ready = any(worker.ready for worker in self._workers)
         health = SERVING if ready or self._unloaded else DOWN
         if self._health == STARTING and not all(worker.ready for worker in self._workers):

@@ -42,6 +42,7 @@ class PythonWorker:
         self._options = options
         self._changed = changed
         self._child: ChildProcess | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._failures = 0
         self._stalled = False
         self.ready = False
@@ -88,7 +89,14 @@ class PythonWorker:
             await self._end()
             raise
         self._failures = 0
+        self._watcher = asyncio.create_task(self._watch(self._child))
         self._set_ready(True, "")
+
+    async def _watch(self, child: ChildProcess) -> None:
+        """It may die while nobody asks it anything."""
+        await child.wait()
+        if self.ready and self._child is child:
+            self._set_ready(False, self._obituary(child))
 
     async def restart(self) -> None:
         """Bring it up again, and again, until it is."""
@@ -112,13 +120,10 @@ class PythonWorker:
         """
         child, limit_s = self._child, self._options.batch_timeout
         assert child is not None
-        stdin = child.process.stdin
-        assert stdin is not None
         try:
             async with asyncio.timeout(limit_s or None):
                 data = batch.SerializeToString()
-                stdin.write(LENGTH.pack(len(data)) + data)
-                await stdin.drain()
+                await child.send(LENGTH.pack(len(data)) + data)
                 answer = await self._receive(child)
         except TimeoutError as error:
             self._set_ready(False, f"a call took more than {limit_s:g} s")
@@ -175,6 +180,8 @@ class PythonWorker:
     async def _end(self) -> None:
         child, self._child = self._child, None
         self.ready = False
+        if self._watcher is not None:
+            self._watcher.cancel()
         if child is not None:
             child.kill()
             await child.close()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
 from node_agent.engines.interface import EngineStartError, ModelRefused
 from node_agent.engines.python import PythonEngine
 from node_agent.engines.registry import build_engine
+from service_kit.event_loop import loop_factory
+from tests.integration.cluster import until
 from tests.unit.engines.recording_sink import Bench, joined, serving
 
 SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
@@ -114,6 +119,39 @@ async def test_crash_takes_its_batch_and_nothing_else() -> None:
         assert (await bench.sink.end(neighbour)).error is None
         assert bench.engine.load().health == SERVING  # the second worker is there
         assert joined((await run_all(bench, "after"))[0]) == "answer to after"
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["before", "after"])
+def test_process_that_dies_idle_is_replaced(at_once: bool) -> None:
+    """Whether its next batch comes before or after that is seen: each item ends, none hangs.
+
+    On the loop of a true agent, for pipes of dead processes differ between loops.
+    """
+
+    async def scene() -> None:
+        async with serving(engine(workers=2, restart_delay="1ms"), "m") as bench:
+            assert isinstance(bench.engine, PythonEngine)
+            first, second = bench.engine.workers
+            before = first.pid
+            assert before is not None
+            os.kill(before, signal.SIGKILL)
+            if at_once:
+                for result in await run_all(bench, "a", "b", atomic=False):
+                    assert joined(result).startswith("answer") or (
+                        result.error.reason == types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE
+                    )
+
+            async def replaced() -> bool:
+                return first.ready and first.pid != before
+
+            await until(replaced)
+            assert second.ready
+            batches = [run_all(bench, "a"), run_all(bench, "b")]
+            answers = [joined(r) for (r,) in await asyncio.gather(*batches)]
+            assert answers == ["answer to a", "answer to b"]
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(asyncio.wait_for(scene(), 30))
 
 
 async def test_call_that_hangs_is_ended_by_its_limit() -> None:

@@ -1,0 +1,34 @@
+"""What engines with a process of their own share: its pipe, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from node_agent.engines.child_process import ChildProcess
+from service_kit.event_loop import loop_factory
+
+
+@pytest.mark.parametrize("loop", [None, loop_factory()], ids=["asyncio", "the agent's"])
+def test_what_is_sent_to_a_process_that_has_ended_fails_as_its_pipe_does(
+    loop: Callable[[], asyncio.AbstractEventLoop] | None,
+) -> None:
+    """On either loop: uvloop raises a RuntimeError where asyncio would say nothing."""
+
+    async def scene() -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "input()",
+            stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        child = ChildProcess(process, process.stderr, patience_s=1.0)
+        child.kill()
+        await child.wait()
+        for _ in range(3):
+            with pytest.raises(OSError):
+                await child.send(b"x" * 100_000)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scene())
