@@ -5,7 +5,11 @@ The edge says which of it is still wanted, and for which request (`RunningItem.o
 made from the item's cookie, the stored item of a job, or that of a caller who was here first. It is
 adopted as an attempt under its old dispatch id, uncharged (the agent's first credits leave out the
 room that it holds); all of its output comes again, from its beginning. How long it took is not
-known, so no estimate learns from it.
+known, so no estimate learns from it. Until all of its output is here, its caller may have more of
+the text than this scheduler: if the node is lost meanwhile, nothing may be written behind it, and
+the next attempt begins a new output.
+
+The body of a call comes with its caller (`on_body`). Before, the call can run nowhere else.
 
 After such a start nothing is dispatched, and a model that no node has yet is no error, until the
 nodes of before are back, or `recovery_window` is over: callers often come before their nodes.
@@ -16,13 +20,17 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler_service.core import demand, ledger, records, requests
-from scheduler_service.core.events import RunningItem
+from scheduler_service.core.events import BodyReturned, RunningItem
 from scheduler_service.core.outcomes import Outcome, Reason, RequestClass, RequestState
-from scheduler_service.core.relay import Output
+from scheduler_service.core.relay import ReturnedOutput
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_request
 from scheduler_service.core.types import ADOPTED, NEVER, Attempt, Batch, Engine, Node, Request
 
+_STATED: Final = (
+    "user_id", "task_type", "max_wait", "max_attempts", "resume_mode", "continuable", "inputs",
+    "prompt_tokens", "output_tokens", "size_bytes", "affinity_key", "traits",
+)  # fmt: skip
 OVER: Final = ("recovered", "")  # the timer of the window's end
 
 
@@ -45,6 +53,17 @@ def on_window_over(state: State, _subject: str) -> None:
     state.hold_until = 0
     for model in state.pools:
         state.touch(model)
+
+
+def on_body(state: State, event: BodyReturned) -> None:
+    """What its caller states counts from now on, but for what the cookie has told already."""
+    request, stated = state.requests.get(event.rid), event.stated
+    if request is None or request.max_attempts or request.state is RequestState.FINISHED:
+        return
+    for name in _STATED:
+        setattr(request, name, getattr(stated, name))
+    if stated.model == request.model:  # else it is degraded already
+        request.degrade, request.degrade_after = stated.degrade, stated.degrade_after
 
 
 def adopt(state: State, node: Node, item: RunningItem) -> bool:
@@ -109,7 +128,7 @@ def _attempt(state: State, engine: Engine, request: Request, item: RunningItem) 
     request.first_dispatch_at = state.now
     request.live = {attempt.dispatch_id: attempt}
     if request.stream:
-        request.output = Output(item.output_id, request.context)
+        request.output = ReturnedOutput(item.output_id, request.context, item.written)
         state.relay.open(attempt.dispatch_id, request.output, attempt, sole=True)
     node = engine.node
     node.in_flight[attempt.dispatch_id] = attempt

@@ -49,6 +49,17 @@ class RunningItem:
     model: str = ""
     attempt: int = 0
     output_id: int = 0
+    written: int = 0  # how long its output is; callers may have that much
+
+
+@dataclass(slots=True)
+class BodyReturned:
+    """The caller of an adopted request is back, and with it what no cookie says: its body is at
+    the edge, so it can be run again. `stated` is what the edge would have submitted.
+    """
+
+    rid: int
+    stated: Request
 
 
 @dataclass(slots=True)
@@ -220,6 +231,7 @@ class SchedulerDraining:
 Event = (
     RequestsSubmitted
     | RequestsCancelled
+    | BodyReturned
     | NodeJoined
     | NodeDescribed
     | NodesHeard

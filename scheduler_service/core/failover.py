@@ -371,7 +371,12 @@ def _resume(state: State, attempt: Attempt) -> bool:
     """Settle how the request goes on after what its client already has; False: it ended."""
     request = attempt.request
     output = request.output
-    if output is None or not output.begun:
+    if output is None:
+        return True
+    if output.lacks:
+        resumption.restart(state, request)
+        return True
+    if not output.begun:
         return True
     mode = request.resume_mode
     if mode is not ResumeMode.FAIL and resumption.can_continue(state, request):

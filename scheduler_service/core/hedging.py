@@ -80,7 +80,8 @@ def _may_have_one(request: Request) -> bool:
 
 def send_rival(state: State, request: Request) -> Instant:
     """It is slow: send it to a second node if that may be. When to look again; NEVER: never."""
-    begun = request.output is not None and request.output.begun
+    output = request.output
+    begun = output is not None and (output.begun or output.lacks)
     if begun or request.state is RequestState.QUEUED or not _may_have_one(request):
         return NEVER
     (attempt,) = request.live.values()

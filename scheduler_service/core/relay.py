@@ -32,6 +32,8 @@ class Output:
 
     __slots__ = ("begun_at", "offsets", "output_id", "sink", "speaker", "tokens")
 
+    lacks = False  # its client may have more of it than has been sent here
+
     def __init__(self, output_id: int, sink: Any) -> None:
         self.output_id = output_id
         self.sink = sink  # the edge's own
@@ -48,6 +50,21 @@ class Output:
     def positions(self) -> list[tuple[int, int, int]]:
         """(choice, channel, next offset) of everything sent so far."""
         return [(key // _CHANNELS, key % _CHANNELS, end) for key, end in self.offsets.items()]
+
+
+class ReturnedOutput(Output):
+    """One that a former scheduler has sent its client some of; all of that comes again."""
+
+    __slots__ = ("_written",)
+
+    def __init__(self, output_id: int, sink: Any, written: int) -> None:
+        super().__init__(output_id, sink)
+        self._written = written  # units in all, when its node came back
+
+    @property
+    def lacks(self) -> bool:  # type: ignore[override]
+        """Whether some of it has not come again yet: then nobody else may go on with it."""
+        return sum(self.offsets.values()) < self._written
 
 
 class Lane:

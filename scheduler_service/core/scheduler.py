@@ -52,6 +52,7 @@ def _stop(state: State, event: events.SchedulerDraining) -> None:
 
 _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     events.RequestsSubmitted: _submit,
+    events.BodyReturned: adoption.on_body,
     events.NodeJoined: sessions.on_joined,
     events.NodeDescribed: sessions.on_described,
     events.NodesHeard: sessions.on_heard,

@@ -328,12 +328,13 @@ def on_broken(state: State, event: SessionBroken) -> None:
 
 def _move_undelivered(state: State, attempt: Attempt) -> None:
     """Nothing of it reached the client: dispatch it elsewhere too; the first to speak wins. Not
-    where that is so already.
+    where that is so already, nor where a former scheduler's client may have some of it.
     """
     request = attempt.request
     if (
         attempt.dispatch_id not in request.live
         or attempt.spoke
+        or (request.output is not None and request.output.lacks)
         or request.state is RequestState.QUEUED
         or request.charged >= request.max_attempts
         or any(a is not attempt and a.node.connected for a in request.live.values())

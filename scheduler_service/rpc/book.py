@@ -14,11 +14,12 @@ from typing import Final
 
 from scheduler_service.clock import Clock
 from scheduler_service.core.commands import FinishRequest
+from scheduler_service.core.events import BodyReturned
 from scheduler_service.core.outcomes import Outcome, Reason, RequestState
 from scheduler_service.core.types import SECOND, Duration, Instant, Request
 from scheduler_service.driver import Driver
 from scheduler_service.rpc import status
-from scheduler_service.rpc.convert import fingerprint
+from scheduler_service.rpc.convert import Parsed, fingerprint
 from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.results import ResultBuilder, failed
 from scheduler_service.rpc.validate import Refused
@@ -94,6 +95,13 @@ class Book:
         """Enter work of a scheduler before: its caller has so long to come back to it."""
         self._enter(entry, key)
         entry.detach_timer = loop.call_later(grace_s, self._abandon, entry)
+
+    def complete(self, entry: Entry, parsed: Parsed) -> None:
+        """The first caller of such work is here, with its body."""
+        entry.request_bytes = parsed.data
+        if parsed.labels:
+            entry.labels = dict(parsed.labels)
+        self._driver.post(BodyReturned(entry.request.rid, parsed.request))
 
     def in_flight(self, key: Key) -> Entry | None:
         """The open entry of that key that a call may join."""

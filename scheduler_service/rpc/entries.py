@@ -161,6 +161,7 @@ class Entry:
             restarted = True
             self._delivered = _NOTHING
             self.extras = ()
+            self._behind = ()
         self._announced = attempt
         other, self._other = self._other, ()
         void = []

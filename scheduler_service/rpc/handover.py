@@ -194,6 +194,7 @@ class Handover:
                 continue
             item.engine_id, item.model = given.engine_id, given.model
             item.attempt, item.output_id = max(1, given.attempt), given.output_id
+            item.written = sum(end.offset for end in given.offsets)
             if cookie.request_class is RequestClass.JOB:
                 if self._item_of_job is not None:
                     item.orphan = self._item_of_job(cookie.tenant, given.request_id)
@@ -218,7 +219,7 @@ class Handover:
             self._next_rid(), given.request_id, given.model, cookie.priority, now, cookie.tenant
         )
         request.stream = _streams(cookie)
-        request.max_attempts = 0  # its body is not here
+        request.max_attempts = 0  # its body is not here, until its caller is
         request.resume_mode = ResumeMode.FAIL
         if cookie.deadline_ms:
             request.deadline = _deadline(cookie.deadline_ms, self._clock, now)

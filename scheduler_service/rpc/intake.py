@@ -144,7 +144,7 @@ class Intake:
                 refused.within("request")
                 raise
             if found is not None:
-                return self._join(found, opening, caller)
+                return self._join(found, parsed, opening, caller)
         if self._quarantine is not None and self._quarantine.alike:
             self._quarantine.check(parsed)
         reservation = None if self._quotas is None else self._quotas.reserve(request, now)
@@ -172,12 +172,15 @@ class Intake:
             raise
         return entry
 
-    def _join(self, found: Entry | bytes, opening: Opening, caller: Caller) -> Entry | None:
+    def _join(
+        self, found: Entry | bytes, parsed: Parsed, opening: Opening, caller: Caller
+    ) -> Entry | None:
         """The request is known: wait for its end with the others, or have it at once."""
         if isinstance(found, Entry):
             found.attach(caller, opening.attach)
             found.detach = max(found.detach, opening.detach_grace)
-            found.request_bytes = found.request_bytes or opening.data
+            if not found.request_bytes:
+                self.book.complete(found, parsed)
             return found
         message = inference_pb2.InferenceResult.FromString(found)
         message.replayed = True

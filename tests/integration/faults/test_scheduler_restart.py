@@ -77,3 +77,38 @@ async def test_running_work_is_adopted_and_not_repeated(
         report = await running.report()
         assert report.totals.succeeded == 6
         assert report.totals.failovers == 0
+
+
+async def test_adopted_work_whose_node_dies_runs_elsewhere_with_the_body_of_its_caller(
+    tmp_path: Path,
+) -> None:
+    """Behaviour 56: callers that came back brought their requests; text goes on where it was."""
+    settings = [f"state_dir={tmp_path}", "health.resume_window=500ms"]
+    async with cluster(settings=settings) as running:
+        a = await running.agent("a", *AGENT)
+        client = running.client
+        streams = [client.stream(f"p{n}", model="m", max_tokens=TOKENS) for n in range(2)]
+        texts = [asyncio.create_task(read(stream)) for stream in streams]
+        call = asyncio.create_task(
+            client.generate("[[sleep=5s@1]] hi", model="m", max_tokens=3, request_id="sleeper")
+        )
+        await speaking(running, 2)
+        await running.restart_scheduler()
+        had = [len(stream.text) for stream in streams]
+
+        async def all_are_back() -> bool:
+            heard = zip(streams, had, strict=True)
+            return all(len(stream.text) > before + 50 for stream, before in heard)
+
+        await until(all_are_back)
+        await running.agent("b", *AGENT)
+        a.signal(signal.SIGKILL)
+        for text, result in await asyncio.wait_for(asyncio.gather(*texts), 40):
+            runs = check_text(text)
+            assert is_seamless(text), runs
+            assert runs[-1][2] == TOKENS - 1, runs
+            assert [x.node_id for x in result.attempts] == ["a", "b"]
+        answer = await asyncio.wait_for(call, 40)
+        assert [x.node_id for x in answer.attempts] == ["a", "b"]
+        assert answer.node_id == "b"
+        await until(running.idle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scheduler_service.core import events as ev
 from scheduler_service.core.outcomes import Outcome, Reason, RequestClass, RequestState
 from scheduler_service.core.relay import Output
@@ -134,6 +136,81 @@ def test_orphan_without_a_body_ends_with_its_node() -> None:
     world.advance(3)
     assert request.outcome is Outcome.FAILED
     world.assert_idle()
+
+
+def test_orphan_whose_caller_brought_its_body_is_run_again() -> None:
+    world = restarted("a")
+    request = world.request(max_attempts=0)
+    agent = back(world, request)
+    world.step(ev.BodyReturned(request.rid, world.request(max_attempts=3, user_id="u")))
+    other = world.agent("b")
+    agent.die()
+    world.advance(3)
+    assert other.running() == [request]
+    assert (request.user_id, request.charged) == ("u", 3)
+    other.finish(request)
+    assert request.outcome is Outcome.SUCCEEDED
+    world.assert_idle()
+
+
+def test_adopted_item_of_a_job_is_run_again_when_its_node_dies() -> None:
+    """Its body is in the store."""
+    world = restarted("a")
+    item = world.request(request_class=RequestClass.JOB)
+    agent = back(world, item)
+    other = world.agent("b")
+    agent.die()
+    world.advance(3)
+    assert other.running() == [item]
+    other.finish(item)
+    assert item.outcome is Outcome.SUCCEEDED
+    world.assert_idle()
+
+
+def test_body_of_what_is_over_or_was_never_adopted_changes_nothing() -> None:
+    world = restarted("a")
+    request = world.request(max_attempts=0)
+    agent = back(world, request)
+    end(world, agent)
+    stated = world.request(max_attempts=3)
+    world.step(ev.BodyReturned(request.rid, stated), ev.BodyReturned(999, stated))
+    assert request.max_attempts == 0
+    own = world.submit(max_attempts=2)
+    world.step(ev.BodyReturned(own.rid, stated))
+    assert own.max_attempts == 2
+
+
+@pytest.mark.parametrize("came_again", [0, 7])
+def test_nothing_is_written_behind_text_that_has_not_come_again(came_again: int) -> None:
+    """Its caller may have twelve letters of it; the next attempt begins a new output."""
+    world = restarted("a")
+    request = world.submit(stream=True)
+    agent = back(world, request, written=12)
+    other = world.agent("b")
+    if came_again:
+        world.scheduler.relay.accept(OLD, 0, 0, 0, came_again)
+        world.step()
+    agent.lose_stream()
+    assert other.running() == []  # undelivered, as it seems, but its caller may have some
+    world.advance(3)
+    assert other.running() == [request]
+    assert request.output is not None
+    assert request.output.output_id != 77
+    assert not request.continuing
+
+
+def test_text_that_has_come_again_is_continued() -> None:
+    world = restarted("a")
+    request = world.submit(stream=True)
+    agent = back(world, request, written=12)
+    other = world.agent("b")
+    world.scheduler.relay.accept(OLD, 0, 0, 0, 12)
+    world.step()
+    agent.die()
+    world.advance(3)
+    assert other.running() == [request]
+    assert request.output is not None
+    assert (request.output.output_id, request.continuing) == (77, True)
 
 
 def test_orphan_of_an_engine_that_is_gone_runs_again_if_it_can() -> None:

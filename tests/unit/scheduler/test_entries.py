@@ -225,6 +225,20 @@ def test_point_that_never_was_is_refused_and_nobody_joins(offset: dict[str, int]
     assert late.got == []
 
 
+def test_who_had_more_of_a_returned_output_gets_all_of_the_next_one() -> None:
+    """The node of adopted work is lost before its text has come again."""
+    ahead = Caller()
+    entry = entry_with(ahead)
+    entry.expect(ahead, scheduler_service_pb2.AttachPoint(output_id=70, offsets=[{"offset": 4}]))
+    entry.begin(attempt_of(entry))
+    entry.deliver(0, 0, 0, "ab", 1, ())
+    assert "delta" not in ahead.kinds(), "it has these"
+    entry.begin(attempt_of(entry, output_id=71))
+    assert ahead.last("started").restarted
+    entry.deliver(0, 0, 0, "xyz", 1, ())
+    assert ahead.last("delta")[2:4] == (0, "xyz")
+
+
 def test_token_ids_belong_to_their_choice_and_delta() -> None:
     waiting = Caller(streams=False)
     entry = entry_with(Caller(), waiting)
