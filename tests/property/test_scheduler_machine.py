@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 )
 
 from scheduler_service.core import commands as cmd
+from scheduler_service.core import drains
 from scheduler_service.core import events as ev
 from scheduler_service.core.outcomes import (
     NodeAvailability,
@@ -383,7 +384,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         if agent is None:
             world.agents[name] = agent = Agent(world, name, spec_of(name), f"{name}-boot")
         agent.frozen, agent.obeys = False, True
-        if not agent.connected:
+        known = world.scheduler.state.nodes.get(name)
+        if not agent.connected or (known is not None and drains.why_it_leaves(known)):
             agent.restart()
         agent.report()
         node = world.scheduler.state.nodes[name]

@@ -77,6 +77,7 @@ def test_every_event_comes_back_as_it_was() -> None:
     events: list[ev.Event] = [
         ev.RequestsSubmitted([whole]),
         ev.RequestsCancelled([7], Reason.CANCELLED_BY_CLIENT),
+        ev.BodyReturned(7, whole),
         ev.NodeJoined("n0", "boot", 5, spec, [ev.RunningItem(3, finished=True)]),
         ev.NodeDescribed("n0", 5, spec),
         ev.NodesHeard([("n0", 5)]),
