@@ -159,6 +159,8 @@ def parse(text: str) -> list[Group]:
         count = int(match["count"] or 1)
         if count > MOST_NODES:
             raise FleetError(f"{part!r} is more than {MOST_NODES:,} nodes")
+        if match["slots"] and int(match["slots"]) == 0:
+            raise FleetError(f"{part!r}: a node has 1 slot or more, as in 2xH100-70B@32")
         made = kind(match["kind"], int(match["slots"] or 0))
         if match["models"]:
             made = replace(made, models=tuple(match["models"].split("+")))

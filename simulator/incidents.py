@@ -25,6 +25,7 @@ _TEXT = re.compile(
 REPAIR: Final = (60 * SECOND, 300 * SECOND)  # a failed node is back within this
 SLOW_SHARE: Final = 0.01
 SLOWNESS: Final = 3.0
+MOST_SLOWNESS: Final = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +48,23 @@ def parse(text: str) -> Incident:
     if match is None:
         raise ScenarioError(f"{text!r} is not NODE@TIME, as in 2@600s, 2@600s+2m or 2@600s*3")
     back = duration(match["back"]) if match["back"] else NEVER
-    slow = float(match["slow"]) if match["slow"] else 0.0
-    if match["slow"] and slow <= 0:
-        raise ScenarioError(f"{text!r}: what a node is slower by is above 0, as in 2@600s*3")
+    slow = _slowness(match["slow"], text) if match["slow"] else 0.0
     return Incident(
         node=int(match["node"]), at=duration(match["at"]), back_after=back, slowness=slow
     )
+
+
+def _slowness(factor: str, text: str) -> float:
+    try:
+        slow = float(factor)
+    except ValueError:
+        slow = 0.0
+    if not 0 < slow <= MOST_SLOWNESS:
+        raise ScenarioError(
+            f"{text!r}: what a node is slower by is above 0 and at most {MOST_SLOWNESS:,}, as in "
+            "2@600s*3"
+        )
+    return slow
 
 
 def plan(incidents: Iterable[Incident]) -> Callable[[World, Fleet], None]:

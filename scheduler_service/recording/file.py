@@ -7,6 +7,7 @@ next line would not fit any more, or the disk refuses, the recording ends; the s
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import zlib
@@ -31,6 +32,10 @@ class RecordingFile:
     def __init__(self, path: Path, *, max_bytes: int, on_end: OnEnd | None = None) -> None:
         """Raises OSError: it cannot be written there."""
         if path.exists():
+            if not path.is_file():
+                raise FileExistsError(
+                    errno.EEXIST, "is no file but a folder or a device", str(path)
+                )
             path.replace(path.with_name(path.name + ".1"))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         self._file = os.fdopen(descriptor, "wb", buffering=0)

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from scheduler_service.recording.reader import RecordingError
@@ -28,8 +29,11 @@ _SAID_WRONG: Final = (UsageError, FleetError, ScenarioError, TraceError)
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
+    wanted: list[Path] = []
     try:
         options = _parser().parse_args(arguments)
+        files = (getattr(options, name, None) for name in ("record", "out", "html"))
+        wanted += (path for path in files if path is not None)
         code: int = options.run(options)
         sys.stdout.flush()
     except _SAID_WRONG as fault:
@@ -47,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {where}{fault.strerror or fault}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        names = ", ".join(map(str, wanted))
+        print(f"interrupted{': not written: ' if names else ''}{names}", file=sys.stderr)
         return 130
     return code
 

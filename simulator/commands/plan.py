@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
 from simulator import fleet
-from simulator.commands import policy_files, progress, settings, simulate, workloads, writing
+from simulator.commands import (
+    known,
+    policy_files,
+    progress,
+    settings,
+    simulate,
+    workloads,
+    writing,
+)
 from simulator.commands.failures import UsageError
 from simulator.kinds import NodeKind
 from simulator.pages.curve import curve_page
@@ -27,6 +36,7 @@ round figures per GPU and hour; give your own with --price. For example:
 Exit code 0: there is an answer, 1: no kind serves well enough with --most nodes.
 """
 MOST: Final = 64
+_COUNTED = re.compile(r"\d+x")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--most is a number of nodes, 1 or more")
     question = simulate.ask(options, [fleet.Group(1, kinds[0])], with_incidents=False)
     (file,) = policy_files.load_all([options.policy])
+    known.check(options, [fleet.Group(1, kind) for kind in kinds], [file])
     with progress.bar(quiet=options.quiet) as begin:
 
         def play(nodes: Nodes) -> Summary:
@@ -94,6 +105,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _kinds(text: str, prices: Sequence[str]) -> list[NodeKind]:
+    for part in text.split(","):
+        if _COUNTED.match(part.strip()):
+            raise UsageError(f"--kinds: {part!r}: a kind alone, for its number is the answer")
     kinds = [
         _known_by(part, group.kind)
         for part, group in zip(text.split(","), fleet.parse(text), strict=True)

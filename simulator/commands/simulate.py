@@ -6,13 +6,12 @@ import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from scheduler_service.core.types import SECOND
 from scheduler_service.recording.file import RecordingFile
 from simulator import fleet, incidents
-from simulator.commands import policy_files, progress, settings, workloads, writing
+from simulator.commands import known, policy_files, progress, settings, whole, workloads, writing
 from simulator.commands.failures import UsageError
 from simulator.commands.policy_files import PolicyFile
 from simulator.commands.rows import run_rows
@@ -35,7 +34,6 @@ and incidents. The same seed gives the same answer. For example:
     --policy policies.order=fifo --slo-wait 3s --kill 2@300s --html report.html
 """
 SAMPLES: Final = 2_000  # looks at the queue in a run, at most one a second
-RECORDING_BYTES: Final = 4 << 30
 TENANTS_SHOWN: Final = 3
 _SCALE = re.compile(r"(\d+)\.\.(\d+)(?::(\w+))?")
 
@@ -62,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="nodes fail and come back at the usual rate of such machines")  # fmt: skip
     settings.add_prediction(parser)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
-    parser.add_argument("--record", type=writing.target, metavar="FILE",
+    parser.add_argument("--record", type=writing.file, metavar="FILE",
                         help="record the only run, for batchyard replay")  # fmt: skip
     writing.add_options(parser)
 
@@ -84,15 +82,20 @@ def run(options: argparse.Namespace) -> int:
     """Exit code 0."""
     question = ask(options, fleet.parse(options.nodes), with_incidents=True)
     files = policy_files.load_all(options.policies, more=scaling(options.autoscale))
+    known.check_nodes(question.groups, files)
+    known.check(options, question.groups, files)
     if options.record is not None and len(files) > 1:
         raise UsageError("--record is for a run of one policy")
     if not any(file.config.autoscale.enabled for file in files):
         _check_kills(options.kills, question)
     runs = []
-    with progress.bar(quiet=options.quiet) as begin:
+    with (
+        progress.bar(quiet=options.quiet) as begin,
+        whole.recording(options.record) as recording,
+    ):
         for file in files:
             counting = progress.Counting(begin(file.name, len(question.arrivals)))
-            runs.append(play(question, file, record=options.record, watchers=[counting]))
+            runs.append(play(question, file, record=recording, watchers=[counting]))
             counting.flush()
     document = _document(options, question, runs)
     summaries = [run.summary for run in runs]
@@ -145,7 +148,7 @@ def play(
     *,
     name: str = "",
     groups: Sequence[fleet.Group] = (),
-    record: Path | None = None,
+    record: RecordingFile | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> Run:
     """One run of the question under one policy file, on other nodes where they are given."""
@@ -153,7 +156,6 @@ def play(
     watching: list[Watcher] = list(watchers)
     if isinstance(predict, TenantMean):
         watching.append(predict)
-    recording = None if record is None else RecordingFile(record, max_bytes=RECORDING_BYTES)
     span = question.arrivals[-1].at
     plan = Plan(
         name=name or file.name,
@@ -164,7 +166,7 @@ def play(
             seed=question.seed,
             sample_every=max(SECOND, span // SAMPLES),
             heartbeat=file.heartbeat,
-            record=recording,
+            record=record,
         ),
         terms=file.terms(question.task_type, predict=predict),
         objective=question.objective,
@@ -172,10 +174,7 @@ def play(
         prepare=[incidents.plan(question.incidents)],
         watchers=watching,
     )
-    done = simulate(plan, workloads.copies(question.arrivals))
-    if recording is not None:
-        recording.close()
-    return done
+    return simulate(plan, workloads.copies(question.arrivals))
 
 
 def scaling(text: str | None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from simulator.workload.traces import BUNDLED, find, load
 SHARES: Final = ",".join(f"{level}:{share:.0%}" for level, share in PRIORITIES.items())
 
 MOST_TENANTS: Final = 1_000_000
+MOST_REQUESTS: Final = 10_000_000  # what memory holds, about 4 GB
+ROUNDING: Final = 0.015  # that shares may be off 1 by: three of 33%
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +67,7 @@ def arrivals(options: argparse.Namespace, model: str) -> list[Arrival]:
     if not 0 <= options.tenants <= MOST_TENANTS:
         raise UsageError(f"--tenants is a number from 0 (none) to {MOST_TENANTS:,}")
     read = _read(options)
-    speed = number("--speed", options.speed)
+    speed = number("--speed", options.speed, least=0.001, most=1_000_000)
     end = span(options.end) / SECOND if options.end else NEVER / SECOND
     cut = between(read, span(options.start) / SECOND, end)
     assignment = Assignment(
@@ -73,7 +76,10 @@ def arrivals(options: argparse.Namespace, model: str) -> list[Arrival]:
         priorities=priorities(options.priorities),
         timeouts=timeouts(options.timeout),
     )
-    found = list(assignment(faster(cut, speed) if speed != 1 else cut))
+    drawn = assignment(faster(cut, speed) if speed != 1 else cut)
+    found = list(itertools.islice(drawn, MOST_REQUESTS + 1))
+    if len(found) > MOST_REQUESTS:
+        raise UsageError(f"these are more than {MOST_REQUESTS:,} requests: take less, as --to 1h")
     if not found:
         raise UsageError("there is no request in that stretch of the workload")
     for arrival in found:
@@ -89,7 +95,7 @@ def copies(given: Iterable[Arrival]) -> Iterator[Arrival]:
 
 def described(options: argparse.Namespace) -> str:
     """For headings."""
-    text: str = Path(options.trace).name if options.trace else options.workload
+    text: str = options.workload if options.trace is None else Path(options.trace).name
     if options.end or options.start != "0":
         text += f" from {options.start} to {options.end or 'its end'}"
     if options.speed != "1":
@@ -98,7 +104,7 @@ def described(options: argparse.Namespace) -> str:
 
 
 def _read(options: argparse.Namespace) -> Iterator[Arrival]:
-    if not options.trace:
+    if options.trace is None:
         return workload(options.workload, seed=options.seed)
     path = find(options.trace)
     if is_windows(_first_line(path)):
@@ -122,20 +128,27 @@ def _first_line(path: Path) -> str:
 
 
 def priorities(text: str) -> dict[int, float]:
-    """Shares by priority: "10:10%,5:0.9".
+    """Shares by priority, together all: "10:10%,5:0.9".
 
     Raises:
         UsageError: they are none.
     """
-    found = {}
+    found: dict[int, float] = {}
     for level, value in _pairs("--priorities", text):
+        if level in found:
+            raise UsageError(f"--priorities: {level} has two shares")
         share = value.removesuffix("%")
         try:
             found[level] = float(share) / (100 if share != value else 1)
         except ValueError:
             raise UsageError(f"--priorities: {value!r} is no share, as 0.2 or 20%") from None
-    if not found or min(found.values()) < 0 or sum(found.values()) <= 0:
+    if not found or min(found.values()) < 0:
         raise UsageError("--priorities: shares are positive, as in 10:10%,5:70%,1:20%")
+    if not abs(sum(found.values()) - 1) <= ROUNDING:
+        raise UsageError(
+            f"--priorities: the shares of {text!r} are {sum(found.values()):.4g} in all: they are "
+            "to be 1, or 100%, as in 10:10%,5:70%,1:20%"
+        )
     return found
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from simulator.commands import whole
+
 FORMS: Final = ("table", "wide", "json", "yaml", "name")
 
 Rows = Sequence[Mapping[str, Any]]
@@ -56,12 +58,24 @@ def target(text: str) -> Path:
     return path
 
 
+def file(text: str) -> Path:
+    """A `target` that is a file, or is to be one.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not.
+    """
+    path = target(text)
+    if path.exists() and not path.is_file():
+        raise argparse.ArgumentTypeError(f"{text} is no file but a device or the like")
+    return path
+
+
 def write(options: argparse.Namespace, answer: Answer) -> None:
     """All that was asked for."""
     if options.out is not None:
-        options.out.write_text(_json(answer.document), encoding="utf-8")
+        whole.write(options.out, _json(answer.document))
     if options.html is not None:
-        options.html.write_text(answer.page(), encoding="utf-8")
+        whole.write(options.html, answer.page())
     form = options.output or ("table" if sys.stdout.isatty() else "tsv")
     if form == "json":
         sys.stdout.write(_json(answer.document))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 
 from simulator.experiments import document
@@ -11,7 +12,7 @@ from simulator.experiments.verdicts import render
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status: 1 if a row failed, 2 if there is no such experiment."""
+    """Exit status: 1 if a row failed, 2 if there is no such experiment, 130 if interrupted."""
     parser = argparse.ArgumentParser(prog="python -m simulator.experiments", allow_abbrev=False)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EXPERIMENTS))
     parser.add_argument("--short", action="store_true", help="small runs, which prove less")
@@ -24,15 +25,26 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no experiment {unknown[0]!r}; known: {', '.join(EXPERIMENTS)}")
     if options.short and options.document:
         parser.error("the document is made of whole runs: leave --short out")
-    failed = False
-    for name in options.names or EXPERIMENTS:
-        experiment = EXPERIMENTS[name]
-        print(f"{name}: {experiment.title}", flush=True)
-        begun = time.monotonic()
-        found = experiment.run(options.short)
-        print(render(found.rows), end="\n\n", flush=True)
-        failed = failed or not all(row.passed for row in found.rows)
-        if options.document:
-            document.keep(experiment, found, time.monotonic() - begun)
-            document.write(EXPERIMENTS)
-    return int(failed)
+    names = options.names or list(EXPERIMENTS)
+    kept: list[str] = []
+    try:
+        passed = [_one(name, options, kept) for name in names]
+    except KeyboardInterrupt:
+        done = f"kept: {', '.join(kept)}" if kept else "nothing was kept"
+        print(f"interrupted; {done}", file=sys.stderr)
+        return 130
+    return int(not all(passed))
+
+
+def _one(name: str, options: argparse.Namespace, kept: list[str]) -> bool:
+    """Run it; True: all of its rows passed."""
+    experiment = EXPERIMENTS[name]
+    print(f"{name}: {experiment.title}", flush=True)
+    begun = time.monotonic()
+    found = experiment.run(options.short)
+    print(render(found.rows), end="\n\n", flush=True)
+    if options.document:
+        document.keep(experiment, found, time.monotonic() - begun)
+        document.write(EXPERIMENTS)
+        kept.append(name)
+    return all(row.passed for row in found.rows)

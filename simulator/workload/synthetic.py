@@ -8,6 +8,7 @@ KIND:KEY=VALUE,...: `poisson` (rate), `gamma` (rate, cv), `steps` (pieces=2/2m+8
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -66,8 +67,8 @@ def _lengths(text: str) -> Lengths:
     return preset(text)
 
 
-def number(key: str, text: str) -> float:
-    """A number above 0.
+def number(key: str, text: str, *, least: float = 1e-9, most: float = 1e9) -> float:
+    """A number from `least` to `most`.
 
     Raises:
         TraceError: it is none.
@@ -76,8 +77,10 @@ def number(key: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1e9:
+    if not 0 < value < math.inf:
         raise TraceError(f"{key}={text} is no number above 0")
+    if not least <= value <= most:
+        raise TraceError(f"{key}={text} is not from {least:g} to {most:g}")
     return value
 
 
@@ -87,7 +90,8 @@ def _poisson(values: Values, lengths: Lengths, lasts: Duration, seed: int) -> It
 
 
 def _gamma(values: Values, lengths: Lengths, lasts: Duration, seed: int) -> Iterator[Arrival]:
-    rate, cv = number("rate", values["rate"]), number("cv", values["cv"])
+    rate = number("rate", values["rate"])
+    cv = number("cv", values["cv"], least=0.01, most=100)
     return _until(processes.gamma(rate, cv, seed=seed), lengths, lasts, seed)
 
 

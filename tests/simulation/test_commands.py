@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from scheduler_service.recording.file import RecordingFile
+from simulator.commands import whole, workloads
 from simulator.commands.command_line import main
 from simulator.workload.errors import TraceError
 from simulator.workload.synthetic import workload
@@ -213,6 +220,19 @@ def test_what_is_no_workload_is_said(spec: str, why: str) -> None:
     [
         (("--nodes", "2xB200"), "known:"),
         (("--nodes", "999999999xslots-70B"), "more than 100,000 nodes"),
+        (("--nodes", "0xslots-70B"), "no nodes"),
+        (("--nodes", "1xslots-70B,0xslots-70B", "--autoscale", "1..2"), "no nodes"),
+        (("--nodes", "0xslots-70B", "--autoscale", "0..2"), "known: none"),
+        (("--nodes", "2xslots-70B@0"), "1 slot or more"),
+        ((*NODES, "--model", "nope"), "no node serves 'nope'; known: m"),
+        ((*NODES, "--task-type", "nope"), "known: chat, classification"),
+        ((*NODES, "--priorities", "10:50%"), "are 0.5 in all: they are to be 1, or 100%"),
+        ((*NODES, "--priorities", "10:3,5:1"), "are 4 in all"),
+        ((*NODES, "--priorities", "10:nan"), "nan in all"),
+        ((*NODES, "--priorities", "10:50%,10:50%"), "10 has two shares"),
+        ((*NODES, "--speed", "1e-300"), "from 0.001"),
+        ((*NODES, "--kill", "0@10s*1.2.3"), "above 0"),
+        ((*NODES, "--kill", "0@10s*9999999"), "at most 1,000"),
         (("--nodes", "2xslots-70B", "--kill", "2@10s"), "no such node of 2, the first is 0"),
         ((*NODES, "--kill", "0@10s*0"), "above 0"),
         ((*NODES, "--tenants", "999999999"), "1,000,000"),
@@ -231,6 +251,105 @@ def test_what_is_said_wrong_is_told_with_what_would_be_right(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], why: str
 ) -> None:
     assert why in refused(capsys, "simulate", *FEW, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--trace", "", *NODES), "there is no trace ''"),
+        (("--workload", "gamma:rate=1,cv=1e9", *NODES), "cv=1e9 is not from 0.01 to 100"),
+        (("--workload", "poisson:rate=1e12", *NODES), "is not from 1e-09 to 1e+09"),
+    ],
+)
+def test_requests_that_cannot_be_are_told(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], why: str
+) -> None:
+    assert why in refused(capsys, "simulate", *arguments)
+
+
+def test_more_requests_than_memory_holds_are_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workloads, "MOST_REQUESTS", 100)
+    assert "more than 100 requests" in refused(capsys, "simulate", *FEW, *NODES)
+
+
+def test_shares_may_be_rounded_to_whole_percents(capsys: pytest.CaptureFixture[str]) -> None:
+    thirds = ("--priorities", "10:33%,5:33%,1:33%")
+    assert answer(capsys, "simulate", *FEW, *NODES, *thirds)["requests"] > 300
+
+
+def test_a_fleet_may_begin_with_none_where_the_model_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    policy = ("--policy", "models=[{name: m}]", "--autoscale", "0..4")
+    document = answer(capsys, "simulate", *FEW, "--nodes", "0xslots-70B", *policy)
+    assert document["runs"][0]["summary"]["outcomes"]["succeeded"] > 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--kinds", "3xslots-70B"), "a kind alone"),
+        (("--kinds", "slots-70B", "--model", "nope"), "no node serves 'nope'; known: m"),
+        (("--kinds", "slots-70B", "--task-type", "nope"), "known: chat, classification"),
+    ],
+)
+def test_a_plan_that_is_said_wrong_is_told(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], why: str
+) -> None:
+    assert why in refused(capsys, "plan", *FEW, *arguments)
+
+
+def test_an_interrupted_run_leaves_files_as_they_were_and_says_so(tmp_path: Path) -> None:
+    """Interrupted when the bar on the terminal shows that the run has begun."""
+    recording, out = tmp_path / "r.rec", tmp_path / "o.json"
+    out.write_text("before")
+    arguments = ("--workload", "poisson:rate=30,lasts=15m,lengths=100/100", *NODES)
+    command = [sys.executable, "-m", "simulator.commands", "simulate", *arguments,
+               "--record", str(recording), "--out", str(out)]  # fmt: skip
+    screen, terminal = os.openpty()
+    with subprocess.Popen(command, stderr=terminal, env={**os.environ, "COLUMNS": "200"}) as run:
+        os.close(terminal)
+        shown = b""
+        while b"default" not in shown:
+            shown += os.read(screen, 4096)
+        assert [path.name for path in tmp_path.glob("*.part")] == ["r.rec.part"]
+        run.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while text := os.read(screen, 4096):
+                shown += text
+    os.close(screen)
+    assert run.returncode == 130
+    assert f"interrupted: not written: {recording}, {out}" in shown.decode()
+    assert [path.name for path in tmp_path.iterdir()] == ["o.json"]
+    assert out.read_text() == "before"
+
+
+def test_a_recording_replaces_no_device_and_keeps_the_one_before(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pipe, path = tmp_path / "pipe", tmp_path / "core.rec"
+    os.mkfifo(pipe)
+    with pytest.raises(SystemExit, match="2"):
+        main(["simulate", *FEW, *NODES, "--record", str(pipe)])
+    assert "is no file" in capsys.readouterr().err
+    with pytest.raises(FileExistsError):
+        RecordingFile(pipe, max_bytes=1 << 20)
+    path.write_text("before")
+    assert main(["simulate", *FEW, *NODES, "--record", str(path)]) == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["core.rec", "core.rec.1", "pipe"]
+    assert (tmp_path / "core.rec.1").read_text() == "before"
+
+
+def test_a_recording_that_cannot_be_written_on_ends_the_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "RECORDING_BYTES", 4096)
+    path = tmp_path / "core.rec"
+    assert main(["simulate", *FEW, *NODES, "--record", str(path)]) == 1
+    assert f"--record {path}: it is full" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("option", ["--html", "--out", "--record"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from random import Random
@@ -150,6 +151,19 @@ def test_the_default_may_lose_to_a_router_only_where_the_bound_does() -> None:
     assert not verdict(mine, router, found(1.0, 8.6), "router").passed
     assert not verdict(found(0.9, 28.8), router, found(1.0, 11.0), "router").passed
     assert verdict(found(0.93, 8.6), router, found(1.0, 8.6), "router").passed
+
+
+def test_interrupted_experiments_end_with_their_processes_and_say_what_is_kept() -> None:
+    command = [sys.executable, "-m", "simulator.experiments", "e6"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith("e6: ")
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)  # its children hold the pipes as well
+    assert running.returncode == 130
+    assert told == "interrupted; nothing was kept\n"
 
 
 def test_experiments_are_asked_for_by_name() -> None:
