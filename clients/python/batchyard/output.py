@@ -165,9 +165,9 @@ class OutputBuffer:
     def complete(self, proto: InferenceResult) -> list[StreamEvent]:
         """Takes what only the result brings: the end of an output that was cut off, and whose
         request had ended before its caller was back. Of another output, or where nothing had
-        arrived, all of it.
+        arrived (it shares a request that does not stream), all of it.
         """
-        if not proto.replayed:
+        if not proto.replayed and (self.begun or not proto.outputs):
             return []
         events: list[StreamEvent | None] = []
         if proto.output_id != self.output_id and self.start(

@@ -188,6 +188,16 @@ def test_replay_brings_all_of_an_output_of_which_nothing_had_arrived(begun: int)
     assert buffer.result(replay("one two", 7)).text == buffer.text() == "one two"
 
 
+def test_stream_that_shares_a_request_without_a_stream_has_its_text_all_the_same() -> None:
+    """Behaviour 85: its result brings all, and whoever prints the events must not print nothing."""
+    buffer = OutputBuffer()
+    buffer.start(Started(output_id=0))
+    whole = InferenceResult(outputs=[Output(text="one two")])
+    (event,) = buffer.complete(whole)
+    assert (event.text, event.offset) == ("one two", 0)
+    assert buffer.result(whole).text == "one two"
+
+
 def test_result_of_a_stream_that_has_all_is_no_replay() -> None:
     buffer = OutputBuffer()
     buffer.start(Started(output_id=7))
