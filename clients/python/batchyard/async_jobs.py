@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypedDict, Unpack
 
 from batchyard import tracing
-from batchyard.channel import Metadata
+from batchyard.channel import MESSAGE_BYTES_MAX, Metadata
 from batchyard.durations import Duration, parse_duration, write_duration
 from batchyard.errors import BatchyardError, InvalidRequest, Unavailable
 from batchyard.rpc import call_stream, call_unary
@@ -50,6 +50,7 @@ FINISHED = frozenset(
 )
 _PART_BYTES = 2 << 20  # of input in one message
 _PART_ITEMS = 5_000
+_ITEM_BYTES_MAX = MESSAGE_BYTES_MAX - (64 << 10)  # what cannot be sent, whatever the server takes
 _STORE_S = 120.0  # to check and store a part
 _TRIES = 4
 _PAUSE_S = 0.5  # before a watch is resumed
@@ -260,8 +261,9 @@ def _item_parts(
 ) -> Iterator[tuple[list[JobItem], int]]:
     part: list[JobItem] = []
     size = 0
-    for given in items:
+    for index, given in enumerate(items):
         item = given if isinstance(given, JobItem) else JobItem(request=given)
+        _check_size(item.ByteSize(), f"input.items[{index}]")
         if part and (size + item.ByteSize() > _PART_BYTES or len(part) == _PART_ITEMS):
             yield part, len(part)
             part, size = [], 0
@@ -269,6 +271,13 @@ def _item_parts(
         size += item.ByteSize()
     if part:
         yield part, len(part)
+
+
+def _check_size(size: int, field: str) -> None:
+    if size > _ITEM_BYTES_MAX:
+        raise InvalidRequest(
+            f"it has {size} bytes; no message holds more than {_ITEM_BYTES_MAX}", field=field
+        )
 
 
 def _lines(file: str | os.PathLike[str] | BinaryIO) -> Iterator[bytes]:
@@ -281,10 +290,12 @@ def _lines(file: str | os.PathLike[str] | BinaryIO) -> Iterator[bytes]:
 
 def _line_parts(lines: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
     part: list[bytes] = []
-    size = 0
+    size = sent = 0
     for line in lines:
         if not line.strip():
             continue
+        sent += 1
+        _check_size(len(line), f"input.json_lines[{sent}]")
         if part and (size + len(line) > _PART_BYTES or len(part) == _PART_ITEMS):
             yield b"".join(part), len(part)
             part, size = [], 0

@@ -30,7 +30,7 @@ ADMIN_ADDRESS = "127.0.0.1:7613"
 Metadata = tuple[tuple[str, str], ...]
 Tls = Union[bool, str, "os.PathLike[str]", bytes, grpc.ChannelCredentials, None]
 
-_MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 
 # One owner of retries: gRPC's own are off. Reconnecting after at most 2 s, not 2 minutes.
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -38,8 +38,8 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),

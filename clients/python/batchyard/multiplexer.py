@@ -21,7 +21,7 @@ from typing import Any, cast
 import grpc
 
 from batchyard.calls import Call
-from batchyard.channel import Metadata
+from batchyard.channel import MESSAGE_BYTES_MAX, Metadata
 from batchyard.errors import BatchyardError, Cancelled, Unavailable, UnsupportedFeature
 from batchyard.link import MULTIPLEX_METHOD, Link
 from batchyard.retry import RetryPolicy
@@ -29,7 +29,6 @@ from batchyard.v1 import MultiplexResponse
 
 __all__ = ["Multiplexer", "MultiplexerSettings"]
 
-_MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 
 # Codes that say the connection, not the call, is at fault, where the server gave no reason.
 _BROKEN = frozenset(
@@ -95,7 +94,7 @@ class Multiplexer:
         link = Link(
             cast("grpc.aio.StreamStreamCall[bytes, MultiplexResponse]", rpc),
             peer=self._settings.peer,
-            message_bytes_max=_MESSAGE_BYTES_MAX,
+            message_bytes_max=MESSAGE_BYTES_MAX,
             going_away=self._leave,
             ended=self._ended,
         )
