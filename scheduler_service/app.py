@@ -72,7 +72,8 @@ class App:
         quotas = self._guard.quotas if self._guard.quotas.are_any else None
         self._quotas = quotas
         self._instance_id = os.urandom(16).hex()
-        self._results = ResultBuilder(self._clock)
+        most = config.limits.max_message_bytes
+        self._results = ResultBuilder(self._clock, max_message_bytes=most)
         self._scaler: ProcessActuator | CommandActuator | None = None
         self._effects = Effects(self._results, self._scale)
         self._recording = recorded.start(config)

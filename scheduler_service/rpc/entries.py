@@ -20,7 +20,7 @@ from scheduler_service.core.outcomes import Outcome, Reason
 from scheduler_service.core.types import Attempt, Duration, Instant, Request
 from scheduler_service.rpc import status
 from scheduler_service.rpc.delivered import Delivered, missing
-from scheduler_service.rpc.results import ResultBuilder, failed, text_outputs
+from scheduler_service.rpc.results import ResultBuilder, failed, text_outputs, too_large
 from scheduler_service.security.quotas import Reservation
 
 log = logging.getLogger(__name__)
@@ -352,9 +352,19 @@ class Entry:
             )
             error = status.error(Reason.INTERNAL, "the result cannot be built; this is logged")
             streamed = whole = failed(error, self.request.request_id)
+        whole_error = error
+        if len(whole) > results.most:
+            whole_error = too_large(len(whole), results.most)
+            short = failed(whole_error, self.request.request_id)
+            if streamed is whole:
+                streamed, error = short, whole_error
+            whole = short
         for caller in callers:
             try:
-                caller.finish(streamed if caller.streams else whole, error)
+                if caller.streams:
+                    caller.finish(streamed, error)
+                else:
+                    caller.finish(whole, whole_error)
             except Exception:  # ours: the other callers must hear of it all the same
                 log.exception(
                     "a caller of request %s was not told",

@@ -29,6 +29,7 @@ _FINISH: Final = {
 _CANCELLED: Final = status.code_number(Reason.CANCELLED_BY_CLIENT)
 _INTERNAL: Final = status.code_number(Reason.INTERNAL)
 MAX_ATTEMPTS_SHOWN: Final = 32
+RESERVED_BYTES: Final = 64 * 1024  # of the largest message, for what is not a result
 
 
 USES: Final = 256  # of a message that is filled anew: what it was given before stays in its memory
@@ -65,7 +66,8 @@ class ResultBuilder:
     every request, so fields are set in place, and only those that say something.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, max_message_bytes: int = 64 << 20) -> None:
+        self.most = max_message_bytes - RESERVED_BYTES  # bytes of a result
         self._clock = clock
         self._times: dict[tuple[bool, bool], _Times] = {}
         self._shown = _Shown()
@@ -209,6 +211,16 @@ def _describe(shown: types_pb2.Attempt, attempt: Attempt) -> None:
 def _set_time(into: Any, nanoseconds: int) -> None:
     """Fill a Timestamp or a Duration."""
     into.seconds, into.nanos = divmod(nanoseconds, SECOND)
+
+
+def too_large(size: int, most: int) -> types_pb2.Error:
+    """What is said in place of a result that no message holds: writing it would end the stream, and
+    a stored one would stand before all that come after it.
+    """
+    text = f"the result has {size} bytes, above the {most} that a message may have"
+    error = status.error(Reason.ENGINE_ERROR, text, metadata={"limitBytes": str(most)})
+    error.retryable = False
+    return error
 
 
 def failed(error: types_pb2.Error, request_id: str = "") -> bytes:

@@ -22,7 +22,7 @@ from scheduler_service.core.types import (
     Request,
 )
 from scheduler_service.rpc.entries import Entry
-from scheduler_service.rpc.results import ResultBuilder
+from scheduler_service.rpc.results import RESERVED_BYTES, ResultBuilder
 from scheduler_service.rpc.validate import Refused
 from tests.unit.scheduler.small_world import EPOCH_NS, HandClock
 
@@ -101,6 +101,29 @@ def tool_call(offset: int = 0, channel: int = 16) -> types_pb2.DeltaExtra:
     return types_pb2.DeltaExtra(
         id=101, channel=channel, offset=offset, tool_call=types_pb2.ToolCall(id="c", name="f")
     )
+
+
+# Results.
+
+
+def test_result_that_no_message_holds_is_an_error_for_who_has_not_had_it_as_deltas() -> None:
+    """Writing it would end the stream of its neighbours; stored, all results behind it are lost."""
+    streaming, waiting = Caller(), Caller(streams=False)
+    entry = entry_with(streaming, waiting)
+    entry.begin(attempt_of(entry))
+    entry.deliver(0, 0, 0, "x" * 200, 1, ())
+    command = FinishRequest(
+        entry.request,
+        Outcome.SUCCEEDED,
+        payload=wire_pb2.PackedItemResult(finish_reason=types_pb2.FINISH_REASON_STOP),
+    )
+    most = RESERVED_BYTES + 150
+    kept = entry.end(command, ResultBuilder(HandClock(), max_message_bytes=most))
+    whole = waiting.last("result")
+    assert not streaming.last("result").HasField("error")
+    assert whole.error.reason == types_pb2.ERROR_REASON_ENGINE_ERROR
+    assert "bytes, above the 150" in whole.error.message
+    assert inference_pb2.InferenceResult.FromString(kept) == whole, "no replay brings it, either"
 
 
 # Telling.
