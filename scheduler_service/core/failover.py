@@ -387,8 +387,8 @@ def _resume(state: State, attempt: Attempt) -> bool:
         return True
     _give_up(
         state, attempt, Reason.STREAM_INTERRUPTED,
-        f"its node was lost after {sum(output.offsets.values())} bytes of output, "
-        "which cannot be continued",
+        f"its attempt ended with {(attempt.reason or Reason.NODE_LOST).name} after "
+        f"{sum(output.offsets.values())} bytes of output, which cannot be continued",
     )  # fmt: skip
     return False
 

@@ -112,7 +112,9 @@ def test_what_cannot_move_is_listed_as_lost_once() -> None:
     world.advance(4)
     drain = drain_of(world)
     assert (drain.finished, drain.moved, drain.lost) == ([], [], [request.request_id])
-    assert world.result(request).reason is Reason.STREAM_INTERRUPTED
+    result = world.result(request)
+    assert result.reason is Reason.STREAM_INTERRUPTED
+    assert "NODE_DRAINING after" in result.message, "no node was lost"
 
 
 @pytest.mark.parametrize("spoke", [True, False])
