@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scheduler_service.config_security import AbuseSection
 from scheduler_service.security.http_gate import HttpGate
 from service_kit.http_limits import HttpLimits
+from service_kit.http_log import server_log
 from service_kit.http_pages import healthz, metrics_page
 from service_kit.metrics import Collect
 
@@ -78,7 +79,7 @@ async def start_http(
         from scheduler_service.dashboard.routes import routes
 
         app.add_routes(routes(feed))
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, logger=server_log())
     await runner.setup()
     try:
         bound = await limits.start(runner, host, port, tls)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from service_kit.addresses import is_local_name
 from service_kit.http_limits import HttpLimits
+from service_kit.http_log import server_log
 from service_kit.http_pages import healthz, metrics_page
 from service_kit.loopback import is_loopback
 from service_kit.metrics import Collect
@@ -54,7 +55,7 @@ class MetricsPort:
         limits = HttpLimits(CONNECTIONS, first_message_s=idle_s)
         app = web.Application(client_max_size=1024, middlewares=[limits.count(), only_here])
         app.add_routes([web.get("/metrics", metrics_page(metrics)), web.get("/healthz", healthz)])
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, logger=server_log())
         await runner.setup()
         try:
             bound = await limits.start(runner, host, port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import aiohttp
@@ -28,6 +29,29 @@ async def test_probes_are_answered_and_nothing_else(caplog: pytest.LogCaptureFix
             assert answer.status == 404
     await port.stop()
     assert not [record for record in caplog.records if record.name == "aiohttp.access"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",  # what a gRPC client begins with
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_its_senders_fault(
+    caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    """A line at most, and no traceback: anybody may knock at the wrong port."""
+    port = await start_http("127.0.0.1", 0, ready=lambda: "")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
+    writer.write(sent)
+    async with asyncio.timeout(10):
+        assert b" 400 " in await reader.readline()
+    writer.close()
+    await port.stop()
+    assert [r.levelname for r in caplog.records if r.exc_info or r.levelno > logging.WARNING] == []
 
 
 async def test_a_port_that_is_taken_is_an_error() -> None:
