@@ -11,7 +11,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -52,6 +52,9 @@ class Silent:
 
     def extra(self, dispatch_id: int, choice: int, channel: int, extra: types.DeltaExtra) -> None:
         """Nothing speaks."""
+
+    def freed(self, dispatch_ids: Sequence[int]) -> None:
+        """Nothing ends."""
 
     def finished(self, dispatch_id: int, result: object) -> None:
         """Nothing ends."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from batchyard.v1 import types_pb2 as types
 from node_agent import clock
 from node_agent.core import EngineSpec, Held
 from node_agent.core import events as ev
+from node_agent.core.slots import MANY_ENDS
 from node_agent.engines.interface import Engine, EngineStartError, Load, Parent, Result
 from node_agent.gpu_owners import Place
 from node_agent.rpc.results import is_complete
@@ -150,6 +152,11 @@ class EngineCare:
         """The item has a rare row."""
         if self._listener is not None:
             self._listener.output_extra(dispatch_id, choice, channel, extra)
+
+    def freed(self, dispatch_ids: Sequence[int]) -> None:
+        """Slots are free, and results follow; few of them do as well by themselves."""
+        if self._listener is not None and len(dispatch_ids) >= MANY_ENDS:
+            self._listener.post(ev.EngineFreed(self.engine_id, dispatch_ids))
 
     def finished(self, dispatch_id: int, result: Result) -> None:
         """The item ended. What deltas carry already is not kept twice."""

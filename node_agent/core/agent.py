@@ -61,6 +61,7 @@ class Agent:
             ev.CancelsReceived: self._on_cancels,
             ev.ResultsAcked: self._on_acked,
             ev.EngineRunning: self._on_running,
+            ev.EngineFreed: self._on_freed,
             ev.EngineFinished: self._on_finished,
             ev.EngineChanged: self._on_engine_changed,
             ev.SlotsLimited: self._on_slots_limited,
@@ -134,7 +135,9 @@ class Agent:
         """What is held without a result now."""
         ledger = Ledger(self.items_received, {}, {})
         for engine_id, slots in self.engines.items():
-            ledger.running[engine_id] = [i for i in slots.inside if self._is_live(i)]
+            ledger.running[engine_id] = [
+                i for i in (*slots.freed, *slots.inside) if self._is_live(i)
+            ]
             ledger.waiting[engine_id] = [
                 held.item.dispatch_id for group in slots.waiting for held in group.members
             ]
@@ -300,9 +303,14 @@ class Agent:
         held.state = max(held.state, ItemState.RUNNING)
         self._send_update(held, ItemState.RUNNING)
 
+    def _on_freed(self, event: ev.EngineFreed) -> None:
+        slots = self.engines.get(event.engine_id)
+        if slots is not None:
+            slots.free(event.dispatch_ids)
+
     def _on_finished(self, event: ev.EngineFinished) -> None:
         slots = self.engines.get(event.engine_id)
-        if slots is None or not slots.release(event.dispatch_id):
+        if slots is None or not slots.finish(event.dispatch_id):
             self.counters.late_results += 1
             return
         held = self.items.get(event.dispatch_id)

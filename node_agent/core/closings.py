@@ -73,6 +73,6 @@ class Closings:
 
 def _holds(slots: EngineSlots | None, model: str) -> bool:
     return slots is not None and (
-        any(item.model == model for item in slots.inside.values())
+        any(item.model == model for item in (*slots.inside.values(), *slots.freed.values()))
         or any(held.item.model == model for group in slots.waiting for held in group.members)
     )

@@ -63,9 +63,17 @@ class EngineRunning:
     batch_size: int
 
 
+@dataclass(slots=True)
+class EngineFreed:
+    """The engine is through with these and their slots are free; their results follow."""
+
+    engine_id: str
+    dispatch_ids: Sequence[int]
+
+
 @dataclass(slots=True, kw_only=True)
 class EngineFinished:
-    """The engine is through with an item, and its slot is free."""
+    """The engine is through with an item, and its slot is free, if it was not before."""
 
     engine_id: str
     dispatch_id: int
@@ -133,6 +141,7 @@ Event = (
     | CancelsReceived
     | ResultsAcked
     | EngineRunning
+    | EngineFreed
     | EngineFinished
     | EngineChanged
     | SlotsLimited

@@ -37,6 +37,7 @@ def _check_room(slots: EngineSlots) -> None:
     waiting = [held.item for group in slots.waiting for held in group.members]
     held = waiting + list(slots.inside.values())
     inside = sum(item.inputs for item in slots.inside.values())
+    _require(not slots.freed.keys() & slots.inside.keys(), f"{name}: freed, and still inside")
     _require(slots.inside_inputs == inside, f"{name}: inputs in the engine")
     _require(slots.held_inputs == sum(item.inputs for item in held), f"{name}: inputs held")
     _require(slots.held_tokens == sum(item.tokens for item in held), f"{name}: tokens held")
@@ -65,8 +66,9 @@ def _check_items(agent: Agent) -> None:
         _require(finished == (held.outcome is not None), f"{dispatch_id}: finished, by halves")
         _require((held.state is ItemState.RECEIVED) == (dispatch_id in waiting), f"{dispatch_id}")
         if not finished and dispatch_id not in waiting:
-            inside = agent.engines[held.engine_id].inside
-            _require(dispatch_id in inside, f"{dispatch_id}: runs, but not in its engine")
+            slots = agent.engines[held.engine_id]
+            known = dispatch_id in slots.inside or dispatch_id in slots.freed
+            _require(known, f"{dispatch_id}: runs, but not in its engine")
         _require(not finished or held.ending is None, f"{dispatch_id}: ends twice")
         _require(held.item.stream == (dispatch_id in agent.outputs), f"{dispatch_id}: its output")
     _require(waiting <= agent.items.keys(), "an unknown item waits")

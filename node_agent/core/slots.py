@@ -16,9 +16,15 @@ An item leaves the room when the ENGINE is through with it, not when its result 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from node_agent.core.items import Held, Item
+
+
+# Ends in one moment from which on credit leaves ahead of their results. With fewer, a message more
+# costs the scheduler more than the engine gains.
+MANY_ENDS = 8
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -55,6 +61,7 @@ class EngineSlots:
         self.limit = 0  # slots set by the scheduler; 0: none
         self.waiting: deque[Group] = deque()
         self.inside: dict[int, Item] = {}  # dispatch id -> item, until the engine is through
+        self.freed: dict[int, Item] = {}  # their slots are free, their results follow
         self.batches: list[set[int]] = []  # of those, what is left of each atomic batch
         self.held_inputs = 0  # waiting and inside
         self.held_tokens = 0
@@ -156,18 +163,30 @@ class EngineSlots:
                 self._give_back(held.item)
                 return
 
-    def release(self, dispatch_id: int) -> bool:
-        """The engine is through with it. False: it did not have it."""
-        item = self.inside.pop(dispatch_id, None)
+    def free(self, dispatch_ids: Sequence[int]) -> None:
+        """The engine is through with these; what it says of each comes later."""
+        for dispatch_id in dispatch_ids:
+            item = self.inside.get(dispatch_id)
+            if item is not None:
+                self._release(dispatch_id, item)
+                self.freed[dispatch_id] = item
+
+    def finish(self, dispatch_id: int) -> bool:
+        """The engine said what became of it. False: it did not have it."""
+        item = self.inside.get(dispatch_id)
         if item is None:
-            return False
+            return self.freed.pop(dispatch_id, None) is not None
+        self._release(dispatch_id, item)
+        return True
+
+    def _release(self, dispatch_id: int, item: Item) -> None:
+        del self.inside[dispatch_id]
         if self.batches:
             for batch in self.batches:
                 batch.discard(dispatch_id)
             self.batches = [batch for batch in self.batches if batch]
         self.inside_inputs -= item.inputs
         self._give_back(item)
-        return True
 
     def _give_back(self, item: Item) -> None:
         self.held_inputs -= item.inputs

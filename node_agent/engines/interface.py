@@ -104,8 +104,14 @@ class Sink(Protocol):
         """A rare row of a streamed item, before the output that it belongs to: the head of a tool
         call (which opens its channel), or log probabilities. Its id and position are filled in."""
 
+    def freed(self, dispatch_ids: Sequence[int]) -> None:
+        """The slots of these are free; the end of each follows as soon as it is made. Worth saying
+        where a batch ends and the loop turns before the first `finished`: so the next batch is on
+        its way while results are made of this one.
+        """
+
     def finished(self, dispatch_id: int, result: Result) -> None:
-        """The item's end; its slot is free."""
+        """The item's end; its slot is free, if it was not before."""
 
     def together(self) -> AbstractContextManager[None]:
         """For what happens in one moment, as the ends of a batch: what is said inside is acted on

@@ -70,6 +70,7 @@ class _Batch:
     worker: PythonWorker | None = None
     killing: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
+    answered: bool = False  # the call has ended: there is nothing to break off
     inputs: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -239,7 +240,7 @@ class PythonEngine:
         error = EngineError(reason=reason, message="cancelled")
         result = Result(finish_reason=_CANCELLED, error=error)
         self._loop.call_soon(self._finish, held, result)
-        if not all(member.ended for member in batch.members):
+        if batch.answered or not all(member.ended for member in batch.members):
             return
         if batch.worker is None:
             self._waiting.remove(batch)
@@ -322,6 +323,7 @@ class PythonEngine:
         lost: EngineError | None = None
         try:
             reply = await worker.run(message)
+            await self._free(batch)
             results = {result.dispatch_id: _result(result) for result in reply.results}
         except WorkerLost as error:
             lost = _loss(error, self._options.batch_timeout)
@@ -336,6 +338,14 @@ class PythonEngine:
                 self._end(held, batch, results.get(held.item.dispatch_id), lost, run_s)
         self._reuse(worker, lost is not None)
         self._start_waiting()
+
+    async def _free(self, batch: _Batch) -> None:
+        """Let the next batch come while results are made of this one."""
+        batch.answered = True
+        self._running.discard(batch)
+        assert self._sink is not None
+        self._sink.freed([held.item.dispatch_id for held in batch.members if not held.ended])
+        await asyncio.sleep(0)
 
     def _end(
         self,

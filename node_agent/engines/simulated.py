@@ -237,10 +237,29 @@ class SimulatedEngine:
             self._flush()
         if not self._clock.is_stalled:
             now = self._clock.now()
+            if self._free(now):
+                self._clock.ring_soon()
+                return
             while self._start(now) or self._advance(now):
                 pass
             self._late_s = 0.0
         self._turn_later()
+
+    def _free(self, now: float) -> bool:
+        """Tell, a turn of the loop ahead of its results, that a batch has ended, if one has."""
+        agenda = self._agenda
+        if not agenda or agenda[0][0] > now or self._options.mode != "static":
+            return False
+        group = agenda[0][2].group
+        assert group is not None
+        if group.freed or not group.runs or not all(run.ends_by(now) for run in group.runs):
+            return False
+        group.freed = True
+        self._held_inputs -= group.inputs
+        self._late_s = now - agenda[0][0]
+        self._sink.freed([run.item.dispatch_id for run in group.runs])
+        self._late_s = 0.0
+        return True
 
     def _start(self, now: float) -> bool:
         """Start what fits, in line; tell whether there was anything to do."""
@@ -332,7 +351,8 @@ class SimulatedEngine:
         group = run.group
         assert group is not None
         group.drop(run)
-        self._held_inputs -= run.plan.inputs
+        if not group.freed:
+            self._held_inputs -= run.plan.inputs
         if run.started_at is not None:
             self._running_inputs -= run.plan.inputs
             self._freed_at = at

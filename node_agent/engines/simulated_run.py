@@ -12,6 +12,7 @@ from node_agent.engines.simulated_directives import Fate
 from node_agent.engines.simulated_options import SimulatedOptions
 from node_agent.engines.simulated_plan import Plan
 
+_TOLD = (Fate.FINISH, Fate.FAIL)
 _EARLY_S = 1e-6  # sums of floats may land this much short of a token's time
 
 
@@ -45,6 +46,10 @@ class Run:
         if self.plan.fate is Fate.FINISH:
             return self.end_at
         return self.prefill_at + self.step_s * self.plan.fate_after
+
+    def ends_by(self, now: float) -> bool:
+        """Whether it has come to its end and will say so."""
+        return self.plan.fate in _TOLD and self.final_at <= now
 
     def next_at(self) -> float:
         """Return the time of its next event."""
@@ -92,9 +97,10 @@ class Run:
 class Group:
     """Runs that start together: a static batch, or one item of a continuous engine."""
 
-    __slots__ = ("inputs", "runs")
+    __slots__ = ("freed", "inputs", "runs")
 
     def __init__(self, runs: list[Run]) -> None:
+        self.freed = False  # it has ended and holds nothing; its results follow
         self.runs: list[Run] = []
         self.inputs = 0
         for run in runs:

@@ -23,11 +23,11 @@ from node_agent import clock
 from node_agent.core import Held
 from node_agent.core import commands as cmd
 from node_agent.core.outputs import Delta, Extra, OutputBook
+from node_agent.core.slots import MANY_ENDS
 from node_agent.rpc import durations
 from node_agent.rpc.convert import STATES
 from node_agent.rpc.results import item_result, too_large
 
-EARLY_RESULTS = 8  # with fewer, a message more costs the scheduler more than the engine gains
 MAX_DELTAS = 256
 MAX_DELTA_BYTES = 64 * 1024
 MAX_EXTRAS = 1024
@@ -147,7 +147,7 @@ class Outbox:
     def next_message(self) -> node.ConnectRequest:
         """Take what may leave now; an empty message is a heartbeat."""
         message = node.ConnectRequest()
-        if self._hungry and len(self._results) >= EARLY_RESULTS and not self._descriptor_due:
+        if self._hungry and len(self._results) >= MANY_ENDS and not self._descriptor_due:
             self._take_credits(message)
             return message
         if self._descriptor_due:

@@ -129,6 +129,22 @@ def test_credit_says_when_a_static_engine_waits_for_it() -> None:
     assert [c.hungry for n in (3, 4) for c in of(cmd.SendCredit, world.finish(n))] == [False, True]
 
 
+def test_slots_freed_ahead_of_results_are_credit_and_their_items_are_still_owed() -> None:
+    """Behaviour 2: the next batch may come, and a report that leaves meanwhile lists both."""
+    world = World(slots=2, static=True)
+    world.ready()
+    world.step(batch(item(1), item(2), atomic=True))
+    ids = [dispatch_id(1), dispatch_id(2)]
+    out = world.step(ev.EngineFreed(E, ids))
+    assert (credit(out), results(out)) == (4, {})
+    assert started(world.step(batch(item(3), item(4), atomic=True))) == [3, 4]
+    assert world.agent.ledger().running[E] == [*ids, dispatch_id(3), dispatch_id(4)]
+    assert credit(world.finish(1)) is None, "its room was given out already"
+    assert world.agent.counters.late_results == 0
+    world.finish(1)
+    assert world.agent.counters.late_results == 1
+
+
 def test_continuous_engine_never_waits_for_a_batch() -> None:
     world = World(slots=1)
     world.ready()

@@ -125,6 +125,13 @@ class AgentMachine(RuleBasedStateMachine):
         self._do(ev.EngineFinished(engine_id=E, dispatch_id=done, complete=complete))
 
     @precondition(lambda self: self.in_engine)
+    @rule(data=st.data())
+    def engine_frees_slots_ahead(self, data: st.DataObject) -> None:
+        freed = data.draw(st.sets(st.sampled_from(sorted(self.in_engine)), min_size=1))
+        self.in_engine.update(dict.fromkeys(freed, 0))
+        self._do(ev.EngineFreed(E, sorted(freed)))
+
+    @precondition(lambda self: self.in_engine)
     @rule(data=st.data(), text=st.text(max_size=3))
     def engine_speaks(self, data: st.DataObject, text: str) -> None:
         speaker = data.draw(st.sampled_from(sorted(self.in_engine)))
@@ -195,6 +202,7 @@ class AgentMachine(RuleBasedStateMachine):
         slots = agent.engines[E]
         assert not agent.items
         assert slots.held_inputs == slots.inside_inputs == 0
+        assert not slots.freed
         assert self.total - self.sent_inputs == slots.capacity
 
 

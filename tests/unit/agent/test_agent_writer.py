@@ -13,9 +13,10 @@ from batchyard.v1 import types_pb2 as types
 from node_agent.core import Held, Item, ItemState, Outcome, OutcomeKind
 from node_agent.core import commands as cmd
 from node_agent.core.outputs import OutputBook
+from node_agent.core.slots import MANY_ENDS
 from node_agent.engines.interface import Result
 from node_agent.rpc.link import Backoff, Link
-from node_agent.rpc.outbox import EARLY_RESULTS, Outbox
+from node_agent.rpc.outbox import Outbox
 from node_agent.rpc.session import SessionEnd
 from node_agent.rpc.settings import Timing, timing_of
 from node_agent.rpc.writer import Writer
@@ -88,9 +89,9 @@ def finished(dispatch_id: int, size: int = 0) -> Held:
 @pytest.mark.parametrize(
     ("results", "credit", "ahead"),
     [
-        pytest.param(EARLY_RESULTS, HUNGRY, True, id="an engine waits and results are many"),
-        pytest.param(EARLY_RESULTS - 1, HUNGRY, False, id="few results are written at once"),
-        pytest.param(EARLY_RESULTS, FED, False, id="the engine has work"),
+        pytest.param(MANY_ENDS, HUNGRY, True, id="an engine waits and results are many"),
+        pytest.param(MANY_ENDS - 1, HUNGRY, False, id="few results are written at once"),
+        pytest.param(MANY_ENDS, FED, False, id="the engine has work"),
     ],
 )
 async def test_credit_that_an_engine_waits_for_leaves_ahead_of_many_results(
@@ -111,7 +112,7 @@ async def test_credit_does_not_overtake_the_description_that_it_rests_on(bench: 
     """Slots changed with it: the scheduler must know them first."""
     bench.sent.clear()
     bench.outbox.need_descriptor()
-    for number in range(1, EARLY_RESULTS + 1):
+    for number in range(1, MANY_ENDS + 1):
         bench.outbox.add_result(finished(number))
     bench.outbox.add_credit(HUNGRY)
     await bench.until(lambda: bench.sent)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
@@ -57,6 +57,10 @@ class RecordingSink:
             self.faults.append(f"arguments before the head of a tool call: {dispatch_id}")
         self.extras[dispatch_id].append((choice, channel, extra))
         self._news.set()
+
+    def freed(self, dispatch_ids: Sequence[int]) -> None:
+        for dispatch_id in dispatch_ids:
+            self._check(dispatch_id, "freed")
 
     def finished(self, dispatch_id: int, result: Result) -> None:
         self._check(dispatch_id, "finished")
