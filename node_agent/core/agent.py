@@ -135,9 +135,8 @@ class Agent:
         """What is held without a result now."""
         ledger = Ledger(self.items_received, {}, {})
         for engine_id, slots in self.engines.items():
-            ledger.running[engine_id] = [
-                i for i in (*slots.freed, *slots.inside) if self._is_live(i)
-            ]
+            unanswered = (*slots.freed, *slots.inside)
+            ledger.running[engine_id] = [i for i in unanswered if self._is_live(i)]
             ledger.waiting[engine_id] = [
                 held.item.dispatch_id for group in slots.waiting for held in group.members
             ]

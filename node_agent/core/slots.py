@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from node_agent.core.items import Held, Item
 
-
 # Ends in one moment from which on credit leaves ahead of their results. With fewer, a message more
 # costs the scheduler more than the engine gains.
 MANY_ENDS = 8

@@ -256,7 +256,10 @@ class SimulatedEngine:
             return False
         group.freed = True
         self._held_inputs -= group.inputs
-        self._late_s = now - agenda[0][0]
+        self._running_inputs -= group.inputs
+        self._running_groups -= 1
+        self._freed_at = agenda[0][0]
+        self._late_s = now - self._freed_at
         self._sink.freed([run.item.dispatch_id for run in group.runs])
         self._late_s = 0.0
         return True
@@ -346,20 +349,23 @@ class SimulatedEngine:
             os._exit(CRASH_EXIT_STATUS)
 
     def _end(self, run: Run, at: float) -> None:
-        """Forget a run and free what it held. The one place where slots come back."""
+        """Forget a run and free what it held, unless its batch was freed as a whole."""
         del self._runs[run.item.dispatch_id]
         group = run.group
         assert group is not None
         group.drop(run)
         if not group.freed:
-            self._held_inputs -= run.plan.inputs
+            self._give_back(run, group, at)
+        if not self._runs and self._empty is not None:
+            self._empty.set()
+
+    def _give_back(self, run: Run, group: Group, at: float) -> None:
+        self._held_inputs -= run.plan.inputs
         if run.started_at is not None:
             self._running_inputs -= run.plan.inputs
             self._freed_at = at
             if not group.runs:
                 self._running_groups -= 1
-        if not self._runs and self._empty is not None:
-            self._empty.set()
 
     def _refuse(self, item: Item, error: EngineError) -> None:
         result = Result(finish_reason=types_pb2.FINISH_REASON_ERROR, error=error)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -48,6 +49,27 @@ async def test_batch_is_one_call_and_answers_keep_their_order() -> None:
         (result,) = await run_all(bench, "sizes")
         assert json.loads(result.outputs[0].raw.data) == [1, 4, 1]  # the first one warmed it up
         assert result.decode_s is not None
+
+
+async def test_slots_are_free_ahead_of_results_and_a_late_cancel_breaks_nothing_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(engine(), "m") as bench:
+        pid, later = pid_of(bench), []
+
+        def freed(dispatch_ids: Sequence[int]) -> None:
+            if not later:
+                assert not bench.sink.results
+                assert bench.engine.load().running == 0
+                later.extend(bench.submit(*(bench.item("b") for _ in range(8)), atomic=True))
+                for dispatch_id in dispatch_ids:
+                    bench.engine.cancel(dispatch_id, types_pb2.ERROR_REASON_CANCELLED_BY_CLIENT)
+
+        monkeypatch.setattr(bench.sink, "freed", freed)
+        results = await run_all(bench, "a", "a")
+        assert [r.finish_reason for r in results] == [types_pb2.FINISH_REASON_CANCELLED] * 2
+        assert [joined(await bench.sink.end(i)) for i in later] == ["answer to b"] * 8
+        assert pid_of(bench) == pid
 
 
 async def test_items_that_came_while_it_was_busy_share_the_next_call() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from batchyard.v1 import types_pb2
 from node_agent.engines.registry import build_engine
@@ -39,6 +42,26 @@ async def test_atomic_batch_starts_and_ends_together() -> None:
         assert len(totals) == 1
         assert totals.pop() >= 0.005 + 3 * 0.002 + 30 * 0.001 - 0.001
         assert [bench.sink.results[i].output_tokens for i in ids] == [1, 5, 30]
+
+
+async def test_next_batch_may_come_while_results_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(engine(), "m") as bench:
+        later: list[int] = []
+
+        def freed(dispatch_ids: Sequence[int]) -> None:
+            if not later:
+                assert not bench.sink.results, "slots come ahead of results"
+                load = bench.engine.load()
+                assert (load.running, load.waiting) == (0, 0)
+                later.extend(bench.submit(*(bench.item() for _ in dispatch_ids), atomic=True))
+
+        monkeypatch.setattr(bench.sink, "freed", freed)
+        ids = bench.submit(*(bench.item() for _ in range(4)), atomic=True)
+        await bench.sink.until(lambda: len(bench.sink.results) == 8)
+        assert [*bench.sink.results] == [*ids, *later]
+        assert {bench.sink.results[i].error for i in (*ids, *later)} == {None}
+        load = bench.engine.load()
+        assert (load.running, load.waiting) == (0, 0)
 
 
 async def test_items_that_came_while_it_was_busy_share_the_next_batch() -> None:

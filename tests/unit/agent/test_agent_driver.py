@@ -11,6 +11,7 @@ from batchyard.v1 import types_pb2 as types
 from node_agent.core import Agent, EngineSpec
 from node_agent.core import commands as cmd
 from node_agent.core import events as ev
+from node_agent.core.slots import MANY_ENDS
 from node_agent.driver import Driver
 from node_agent.engine_care import EngineCare
 from node_agent.engines.interface import Result
@@ -75,6 +76,19 @@ async def test_ends_of_one_moment_are_one_turn_and_one_message() -> None:
     assert bench.core.turns == [[ev.EngineFinished, ev.EngineFinished]]
     message = bench.outbox.next_message()
     assert [result.dispatch_id for result in message.results] == [dispatch_id(1), dispatch_id(2)]
+    await bench.close()
+
+
+async def test_slots_of_few_are_freed_with_their_results_and_of_many_ahead() -> None:
+    bench = Bench()
+    await bench.open()
+    bench.care.freed([dispatch_id(1), dispatch_id(2)])
+    assert not bench.core.turns
+    bench.care.freed([dispatch_id(n) for n in range(1, MANY_ENDS + 1)])
+    assert bench.core.turns == [[ev.EngineFreed]]
+    message = bench.outbox.next_message()
+    assert [credit.total_inputs for credit in message.credits] == [4]
+    assert not message.results
     await bench.close()
 
 
