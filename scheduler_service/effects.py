@@ -34,7 +34,6 @@ class Effects:
             cmd.DispatchBatch: self._dispatch,
             cmd.CancelAttempts: self._cancel,
             cmd.StartOutput: self._start_output,
-            cmd.FinishRequest: self._finish,
             cmd.WelcomeNode: self._welcome,
             cmd.CloseSession: self._close,
             cmd.PingNode: self._ping,
@@ -61,7 +60,13 @@ class Effects:
             self._answer(answers)
 
     def _answer(self, answers: Sequence[cmd.FinishRequest]) -> None:
-        self._carry_out(answers)
+        assert self.book is not None
+        finish, results = self.book.finish, self._results
+        for command in answers:
+            try:
+                finish(command, results)
+            except Exception:  # as in `_carry_out`
+                log.exception("a request was not answered", extra={"event": "effect_failed"})
         if self._acknowledgements:
             self._acknowledge_stored()
 
@@ -86,10 +91,6 @@ class Effects:
         entry = command.request.context
         if entry is not None and command.attempt.dispatch_id in command.request.live:
             entry.begin(command.attempt)
-
-    def _finish(self, command: cmd.FinishRequest) -> None:
-        assert self.book is not None
-        self.book.finish(command, self._results)
 
     def _dispatch(self, command: cmd.DispatchBatch) -> None:
         session = self._session(command.node_id, command.epoch)

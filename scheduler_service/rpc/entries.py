@@ -381,6 +381,10 @@ class Entry:
         self, command: FinishRequest, results: ResultBuilder
     ) -> tuple[bytes, bytes, types_pb2.Error | None]:
         """The result for who has had its output as deltas, the one for who has not, the error."""
+        if not (self._delivered or self.labels) and (
+            plain := results.plain(command, self.trace_id)
+        ):
+            return plain, plain, None
         built = results.build(command, first_output_at=self.first_output_at, trace_id=self.trace_id)
         if self.labels:
             for key, value in self.labels.items():

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
+from google.protobuf.duration_pb2 import Duration as DurationProto
 
 from batchyard.v1 import inference_pb2, scheduler_service_pb2, types_pb2
 from scheduler_service.clock import Clock
 from scheduler_service.core.types import NEVER, Duration, Instant
 from scheduler_service.rpc import status
 from scheduler_service.rpc.book import Book
-from scheduler_service.rpc.convert import Converter, Parsed
+from scheduler_service.rpc.convert import Converter, Parsed, parse
 from scheduler_service.rpc.entries import Caller, Entry, Key
 from scheduler_service.rpc.validate import Limits, Refused, nanoseconds
 from scheduler_service.security.permits import permit
@@ -41,6 +42,7 @@ FEATURES: Final = (
     "load_model",
     "unload_model",
 )
+GRACES_MAX: Final = 256  # that are remembered
 MAX_TRACESTATE: Final = 512  # characters; a longer one is dropped, not truncated
 _DENIED: Final = {
     types_pb2.ERROR_REASON_PERMISSION_DENIED: "PERMISSION_DENIED",
@@ -74,6 +76,7 @@ class Opening:
     peer: Callable[[], str] | None = None  # who calls, of a single RPC
     stream: StreamOpening | None = None  # that it came on, where requests are traced
     link: str = ""  # traceparent of the call that this one comes of, if it is not its parent
+    received_at: Instant = 0  # 0: now
 
 
 class Quarantined(Protocol):
@@ -113,6 +116,7 @@ class Intake:
         self._quotas = quotas  # None: no tenant has any
         self._refusals = refusals or Refusals(clock)
         self._rid = 0
+        self._graces: dict[bytes, Duration] = {}  # lengths as clients write them: few
 
     def open(self, opening: Opening, caller: Caller) -> Entry | None:
         """Convert the call, and join or make its entry. None: it was answered already.
@@ -121,7 +125,7 @@ class Intake:
             Refused: naming the field, relative to the message that has `request` and `attach`.
         """
         self._rid += 1
-        now = self.clock.now()
+        now = opening.received_at or self.clock.now()
         try:
             parsed = self._converter.convert(
                 opening.data,
@@ -200,9 +204,19 @@ class Intake:
         self._rid += 1
         return self._rid
 
-    def grace(self, length: Any) -> Duration:
-        """A call's detach_grace, within the limit."""
-        return min(nanoseconds(length, "detach_grace", zero=True), self.limits.max_detach_grace)
+    def grace(self, data: bytes) -> Duration:
+        """A call's detach_grace, within the limit; empty: none.
+
+        Raises:
+            Refused: it is no length of time.
+        """
+        known = self._graces.get(data)
+        if known is None:
+            length = nanoseconds(parse(DurationProto, data), "detach_grace", zero=True)
+            if len(self._graces) >= GRACES_MAX:
+                self._graces.clear()
+            known = self._graces[data] = min(length, self.limits.max_detach_grace)
+        return known
 
     def limits_message(self) -> scheduler_service_pb2.Limits:
         """The limits, for callers."""

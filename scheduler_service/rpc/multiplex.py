@@ -29,7 +29,6 @@ from scheduler_service.rpc.intake import (
 from scheduler_service.rpc.results import failed
 from scheduler_service.rpc.streams import MultiplexWriter
 from scheduler_service.rpc.validate import Refused, nanoseconds
-from scheduler_service.security.principals import Principal
 from service_kit import wire_walk
 
 log = logging.getLogger(__name__)
@@ -159,8 +158,10 @@ class MultiplexStream:
                 if not opened:
                     opened = True
                     self._open(message.open)
+                opening = Opening(b"", principal, tracing, stream=self._trace)
+                opening.received_at = self._intake.clock.now()
                 for index, call in enumerate(message.calls):
-                    self._call(call, index, principal, tracing)
+                    self._call(call, index, opening)
                 for call_id in message.cancel_call_ids:
                     self._cancel(call_id)
                 if message.done:
@@ -185,18 +186,22 @@ class MultiplexStream:
         )
         self.writer.opened(opened, self._intake.limits.max_outstanding)
 
-    def _call(
-        self, data: bytes, index: int, principal: Principal, tracing: tuple[str, str]
-    ) -> None:
-        """One call of a Multiplex message; whatever is wrong with it stays with it."""
+    def _call(self, data: bytes, index: int, opening: Opening) -> None:
+        """One call of a Multiplex message; whatever is wrong with it stays with it.
+
+        Args:
+            data: PackedCall.
+            index: in the message.
+            opening: what all its calls have alike; it is filled in anew for each.
+        """
         call_id = 0
         try:
             packed = parse(wire_pb2.PackedCall, data)
             call_id = packed.call_id
-            self._begin(packed, principal, tracing)
+            self._begin(packed, opening)
         except Refused as refused:
             error = refused.error
-            self._intake.refused(error, principal)
+            self._intake.refused(error, opening.principal)
             call_id = call_id or wire_walk.numbers(data).get(_CALL_ID, 0)
             if error.field or error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT:
                 refused.within(f"calls[{index}]")
@@ -207,17 +212,13 @@ class MultiplexStream:
             return
         self.writer.result(call_id, failed(error))
 
-    def _begin(
-        self, packed: wire_pb2.PackedCall, principal: Principal, tracing: tuple[str, str]
-    ) -> None:
+    def _begin(self, packed: wire_pb2.PackedCall, opening: Opening) -> None:
         call_id = packed.call_id
         if call_id == 0 or call_id in self.calls or len(self.calls) >= self._most:
             raise self._no_room(call_id)
-        opening = Opening(packed.request, principal, tracing, stream=self._trace)
-        if packed.HasField("detach_grace"):
-            opening.detach_grace = self._intake.grace(packed.detach_grace)
-        if packed.HasField("attach"):
-            opening.attach = packed.attach
+        opening.data = packed.request
+        opening.detach_grace = self._intake.grace(packed.detach_grace)
+        opening.attach = packed.attach if packed.HasField("attach") else None
         call = _MultiplexCall(call_id, packed.stream, self)
         self.calls[call_id] = call
         try:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.types import Attempt, Batch, Instant
-from scheduler_service.rpc.node_items import Bake, dispatch_item
+from scheduler_service.rpc.node_items import Bake, ItemWriter
 from scheduler_service.rpc.ports import Tracer
 
 log = logging.getLogger(__name__)
+
+_Write = Callable[[Attempt, Instant], bytes]
 
 MAX_ITEMS: Final = 256
 MAX_ITEM_BYTES: Final = 64 * 1024
@@ -30,7 +31,7 @@ class BatchQueue:
 
     def __init__(self, tracer: Tracer, max_message_bytes: int, bake: Bake | None = None) -> None:
         self._tracer = tracer
-        self._bake = bake
+        self._write = ItemWriter(tracer, bake).write
         self._most = max_message_bytes - RESERVED_BYTES
         self._waiting: deque[_Work] = deque()
         self.queued = 0  # number of the last batch that came
@@ -51,10 +52,9 @@ class BatchQueue:
     def pack(self, message: wire_pb2.PackedConnectResponse, last: int, now: Instant) -> None:
         """Fill the message with items; none of batches above number `last`."""
         room = _Room()
-        build = partial(dispatch_item, now=now, tracer=self._tracer, bake=self._bake)
         while self._waiting and self._waiting[0].number <= last:
             work = self._waiting[0]
-            items = work.take(room, build, self._most)
+            items = work.take(room, self._write, now, self._most)
             if items:
                 self._add(message, work.batch, items)
             if not work.done:
@@ -113,31 +113,33 @@ class _Work:
         """Whether all of it has left."""
         return not self.ready and self.position == len(self.batch.attempts)
 
-    def take(self, room: _Room, build: Callable[[Attempt], bytes], most: int) -> list[bytes]:
+    def take(self, room: _Room, write: _Write, now: Instant, most: int) -> list[bytes]:
         """The items that go into this message; `most`: bytes that no message may exceed."""
         if self.batch.atomic:
-            whole = self._take_whole(room, build, most)
+            whole = self._take_whole(room, write, now, most)
             if whole is not None:
                 return whole
-        taken = []
+        taken: list[bytes] = []
         attempts, ready = self.batch.attempts, self.ready
         while ready or self.position < len(attempts):
-            if not ready:
-                ready.append(build(attempts[self.position]))
+            if ready:
+                item = ready.popleft()
+            else:
+                item = write(attempts[self.position], now)
                 self.position += 1
-            size = len(ready[0])
-            if not room.fits(1, size):
+            if not room.fits(1, len(item)):
+                ready.appendleft(item)
                 break
-            room.take(1, size)
-            taken.append(ready.popleft())
+            room.take(1, len(item))
+            taken.append(item)
         return taken
 
     def _take_whole(
-        self, room: _Room, build: Callable[[Attempt], bytes], most: int
+        self, room: _Room, write: _Write, now: Instant, most: int
     ) -> list[bytes] | None:
         """All items or none; None: they fit into no message and must be cut after all."""
         attempts = self.batch.attempts
-        self.ready.extend(build(attempt) for attempt in attempts[self.position :])
+        self.ready.extend(write(attempt, now) for attempt in attempts[self.position :])
         self.position = len(attempts)
         count, size = len(self.ready), sum(map(len, self.ready))
         if size > most:

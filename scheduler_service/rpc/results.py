@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from batchyard.v1 import inference_pb2, types_pb2
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.clock import Clock
 from scheduler_service.core.commands import FinishRequest
 from scheduler_service.core.outcomes import FinishReason, Outcome, Reason
-from scheduler_service.core.types import SECOND, Attempt, Batch, Instant, Request
+from scheduler_service.core.types import Attempt, Instant, Request
 from scheduler_service.rpc import status
 from scheduler_service.rpc.delivered import Delivered
+from scheduler_service.rpc.plain_results import PlainResults, is_plain, set_time, times_of
 
 _SUCCEEDED: Final = Outcome.SUCCEEDED  # a look-up costs 70 ns on every request's path
 _STOP: Final = types_pb2.FINISH_REASON_STOP
@@ -32,56 +33,34 @@ MAX_ATTEMPTS_SHOWN: Final = 32
 RESERVED_BYTES: Final = 64 * 1024  # of the largest message, for what is not a result
 
 
-USES: Final = 256  # of a message that is filled anew: what it was given before stays in its memory
-
-
-class _Times:
-    """Timings that are filled anew for each result: parts that are held cost no look-up."""
-
-    __slots__ = ("dispatch", "finish", "first", "message", "queue", "receive", "uses")
-
-    def __init__(self, dispatched: bool, spoke: bool) -> None:
-        message = self.message = wire_pb2.PackedTimings()
-        self.receive, self.finish = message.receive_time, message.finish_time
-        self.dispatch = message.dispatch_time if dispatched else None
-        self.first = message.first_token_time if spoke else None
-        self.queue = message.queue_duration
-        self.uses = 0
-
-
-class _Shown:
-    """Likewise an attempt that succeeded; what a batch has in common is filled in once for it."""
-
-    __slots__ = ("batch", "end", "message", "start", "uses")
-
-    def __init__(self) -> None:
-        self.message = types_pb2.Attempt()
-        self.start, self.end = self.message.start_time, self.message.end_time
-        self.batch: Batch | None = None
-        self.uses = 0
-
-
 class ResultBuilder:
-    """Builds results, by one reading of the wall clock for all that end in one step. On the path of
-    every request, so fields are set in place, and only those that say something.
-    """
+    """Builds results, by one reading of the wall clock for all that end in one step."""
 
     def __init__(self, clock: Clock, *, max_message_bytes: int = 64 << 20) -> None:
         self.most = max_message_bytes - RESERVED_BYTES  # bytes of a result
         self._clock = clock
-        self._times: dict[tuple[bool, bool], _Times] = {}
-        self._shown = _Shown()
+        self._plain = PlainResults()
         self._wall_at: Instant = -1  # instant of the step for which the wall clock was read
         self._wall = 0
+
+    def plain(self, command: FinishRequest, trace_id: str) -> bytes:
+        """The whole result, where there is little to say; empty: it is to be built."""
+        if not is_plain(command, trace_id):
+            return b""
+        return self._plain.write(command, self._wall_of(command.request))
+
+    def _wall_of(self, request: Request) -> int:
+        """The wall clock at instant 0."""
+        if request.finished_at != self._wall_at:
+            self._wall_at, self._wall = request.finished_at, self._clock.wall_ns(0)
+        return self._wall
 
     def build(
         self, command: FinishRequest, *, first_output_at: Instant, trace_id: str
     ) -> wire_pb2.PackedInferenceResult:
         """All but the outputs, which depend on what a caller has had as deltas."""
         request, payload = command.request, command.payload
-        if request.finished_at != self._wall_at:
-            self._wall_at, self._wall = request.finished_at, self._clock.wall_ns(0)
-        wall = self._wall
+        wall = self._wall_of(request)
         result = wire_pb2.PackedInferenceResult()
         result.request_id = request.request_id
         result.model = request.served_model
@@ -93,7 +72,7 @@ class ResultBuilder:
         if request.attempts:
             result.node_id = request.attempts[-1].engine.node.node_id
             for attempt in request.attempts[-MAX_ATTEMPTS_SHOWN:]:
-                result.attempts.append(self._show(attempt, wall))
+                result.attempts.append(_show(attempt, wall).SerializeToString())
         if request.degrade_reason:
             result.degraded = True
             result.degrade_reason = request.degrade_reason
@@ -103,47 +82,14 @@ class ResultBuilder:
             result.output_id = request.output.output_id
         if trace_id:
             result.trace_id = trace_id
-        result.timings = self._timings(request, payload, first_output_at, wall)
+        times = times_of(request, wall)
+        if first_output_at:
+            set_time(times.first_token_time, wall + first_output_at)
+        if payload is not None:
+            times.engine = payload.timings
+        result.timings = times.SerializeToString()
         _count_usage(result, command)
         return result
-
-    def _timings(
-        self, request: Request, payload: Any, first_output_at: Instant, wall: int
-    ) -> bytes:
-        key = (request.first_dispatch_at != 0, first_output_at != 0)
-        times = self._times.get(key)
-        if times is None or times.uses == USES:
-            times = self._times[key] = _Times(*key)
-        times.uses += 1
-        receive, finish, queue = times.receive, times.finish, times.queue
-        receive.seconds, receive.nanos = divmod(wall + request.received_at, SECOND)
-        finish.seconds, finish.nanos = divmod(wall + request.finished_at, SECOND)
-        queue.seconds, queue.nanos = divmod(request.queue_time, SECOND)
-        if (dispatch := times.dispatch) is not None:
-            dispatch.seconds, dispatch.nanos = divmod(wall + request.first_dispatch_at, SECOND)
-        if times.first is not None:
-            _set_time(times.first, wall + first_output_at)
-        message = times.message
-        measured = payload is not None and payload.HasField("timings")
-        message.engine = payload.timings.SerializeToString() if measured else b""
-        return message.SerializeToString()
-
-    def _show(self, attempt: Attempt, wall: int) -> bytes:
-        if attempt.reason or attempt.output_id or not attempt.ended_at or not attempt.output_tokens:
-            message = types_pb2.Attempt()
-            _show_attempt(message, attempt, wall)
-            return message.SerializeToString()
-        shown = self._shown
-        if shown.uses == USES:
-            shown = self._shown = _Shown()
-        shown.uses += 1
-        if shown.batch is not attempt.batch:
-            shown.batch = attempt.batch
-            _describe_batch(shown.message, attempt.batch)
-        _describe(shown.message, attempt)
-        shown.start.seconds, shown.start.nanos = divmod(wall + attempt.started_at, SECOND)
-        shown.end.seconds, shown.end.nanos = divmod(wall + attempt.ended_at, SECOND)
-        return shown.message.SerializeToString()
 
 
 def _error(command: FinishRequest) -> types_pb2.Error:
@@ -177,40 +123,27 @@ def _count_usage(result: wire_pb2.PackedInferenceResult, command: FinishRequest)
             result.usage.wasted_output_tokens = wasted
 
 
-def _show_attempt(shown: types_pb2.Attempt, attempt: Attempt, wall: int) -> None:
-    _describe_batch(shown, attempt.batch)
-    _describe(shown, attempt)
-    _set_time(shown.start_time, wall + attempt.started_at)
-    if attempt.output_id:
-        shown.output_id = attempt.output_id
+def _show(attempt: Attempt, wall: int) -> types_pb2.Attempt:
+    engine, batch = attempt.engine, attempt.batch
+    shown = types_pb2.Attempt(
+        number=attempt.number,
+        dispatch_id=attempt.dispatch_id,
+        node_id=engine.node.node_id,
+        engine_id=engine.engine_id,
+        model=attempt.model,
+        state=attempt.state,  # type: ignore[arg-type]  # the protocol's numbers
+        batch_id=batch.batch_id,
+        batch_size=len(batch.attempts),
+        output_id=attempt.output_id,
+    )
+    set_time(shown.start_time, wall + attempt.started_at)
     if attempt.ended_at:
-        _set_time(shown.end_time, wall + attempt.ended_at)
-    if attempt.reason:
-        shown.error.CopyFrom(status.error(attempt.reason, attempt.message))
-
-
-def _describe_batch(shown: types_pb2.Attempt, batch: Batch) -> None:
-    """What all attempts of a batch have alike."""
-    engine = batch.engine
-    shown.node_id = engine.node.node_id
-    shown.engine_id = engine.spec.engine_id
-    shown.model = batch.model
-    shown.batch_id = batch.batch_id
-    shown.batch_size = len(batch.attempts)
-
-
-def _describe(shown: types_pb2.Attempt, attempt: Attempt) -> None:
-    """What every attempt has."""
-    shown.number = attempt.number
-    shown.dispatch_id = attempt.dispatch_id
-    shown.state = attempt.state  # type: ignore[assignment]  # the protocol's numbers
+        set_time(shown.end_time, wall + attempt.ended_at)
     if attempt.output_tokens:
         shown.output_tokens = attempt.output_tokens
-
-
-def _set_time(into: Any, nanoseconds: int) -> None:
-    """Fill a Timestamp or a Duration."""
-    into.seconds, into.nanos = divmod(nanoseconds, SECOND)
+    if attempt.reason:
+        shown.error.CopyFrom(status.error(attempt.reason, attempt.message))
+    return shown
 
 
 def too_large(size: int, most: int) -> types_pb2.Error:

@@ -219,8 +219,7 @@ class SchedulerPort:
         remaining = context.time_remaining()
         if remaining is not None and remaining < _YEAR_S:  # type: ignore[redundant-expr]
             opening.rpc_deadline = self._clock.now() + max(0, int(remaining * 1e9))
-        if packed.HasField("detach_grace"):
-            opening.detach_grace = self._intake.grace(packed.detach_grace)
+        opening.detach_grace = self._intake.grace(packed.detach_grace)
         if packed.HasField("attach"):
             opening.attach = packed.attach
         return opening

@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from scheduler_service.core import Scheduler
+from scheduler_service.core.types import Request
 from scheduler_service.rpc.entries import Entry
 from scheduler_service.rpc.intake import Opening
 from scheduler_service.rpc.results import ResultBuilder
@@ -60,14 +61,14 @@ async def test_fault_of_the_core_ends_open_calls_and_the_service_goes_on(
 async def test_result_that_cannot_be_built_is_an_error_not_silence(
     world: World, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    build = ResultBuilder.build
+    wall_of = ResultBuilder._wall_of  # every result needs it, plain or built
 
-    def fails_for_one(self: ResultBuilder, command: Any, **fields: Any) -> Any:
-        if command.request.request_id == "cursed":
+    def fails_for_one(self: ResultBuilder, request: Request) -> int:
+        if request.request_id == "cursed":
             raise RuntimeError("a bug")
-        return build(self, command, **fields)
+        return wall_of(self, request)
 
-    monkeypatch.setattr(ResultBuilder, "build", fails_for_one)
+    monkeypatch.setattr(ResultBuilder, "_wall_of", fails_for_one)
     cursed = await world.begin(way, prompt(request_id="cursed"))
     assert (await world.ask(way, prompt())).error is None
     answer = await cursed.wait()

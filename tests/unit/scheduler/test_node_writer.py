@@ -27,7 +27,7 @@ from scheduler_service.core.types import (
     NodeSpec,
     Request,
 )
-from scheduler_service.rpc.node_items import dispatch_item
+from scheduler_service.rpc.node_items import ItemWriter
 from scheduler_service.rpc.node_settings import Identity, NodePortSettings
 from scheduler_service.rpc.node_writer import AgentSession
 from scheduler_service.rpc.ports import NoTracer
@@ -294,7 +294,7 @@ async def test_pong_tells_round_trip_and_clock_offset() -> None:
 
 
 def packed(attempt: Attempt, now: int = 0) -> wire_pb2.PackedDispatchItem:
-    return wire_pb2.PackedDispatchItem.FromString(dispatch_item(attempt, now, Tracer()))
+    return wire_pb2.PackedDispatchItem.FromString(ItemWriter(Tracer()).write(attempt, now))
 
 
 def test_item_says_what_was_decided() -> None:
@@ -314,6 +314,24 @@ def test_item_says_what_was_decided() -> None:
     assert item.max_tokens == 0
     assert item.cookie == b"\x01\x02\x09t"
     assert not item.HasField("continuation")
+
+
+def test_items_of_one_writer_say_what_each_would_alone() -> None:
+    batch, writer = batch_of(), ItemWriter(Tracer())
+    attempts = [
+        attempt_of(batch, **fields)
+        for fields in (
+            {}, {}, {"tenant": "a"}, {"tenant": "b"}, {"priority": 2}, {"stream": True},
+            {"deadline": SECOND}, {"deadline": 2 * SECOND}, {"request_class": RequestClass.JOB},
+            {},
+        )
+    ]  # fmt: skip
+    attempts[1].inputs = attempts[4].number = 7
+    attempts[2].output_id = 5
+    for attempt in attempts:
+        item = wire_pb2.PackedDispatchItem.FromString(writer.write(attempt, 0))
+        assert item == packed(attempt)
+        assert item.dispatch_id == attempt.dispatch_id
 
 
 def test_no_deadline_is_absent_and_a_missed_one_is_zero() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -60,6 +61,10 @@ def build(
     return inference_pb2.InferenceResult.FromString(built.SerializeToString())
 
 
+def measured(**fields: Any) -> bytes:
+    return types_pb2.EngineTimings(**fields).SerializeToString()
+
+
 def payload(**fields: Any) -> wire_pb2.PackedItemResult:
     fields.setdefault("finish_reason", STOP)
     return wire_pb2.PackedItemResult(**fields)
@@ -70,7 +75,7 @@ def test_success_says_who_answered_when_and_with_what_use() -> None:
     attempt = made.attempts[0]
     attempt.state, attempt.ended_at = AttemptState.SUCCEEDED, NOW + 2 * SECOND
     attempt.output_tokens, attempt.output_id = 8, 55
-    node = payload(usage={"input_tokens": 3, "output_tokens": 8}, timings={"batch_size": 2})
+    node = payload(usage={"input_tokens": 3, "output_tokens": 8}, timings=measured(batch_size=2))
     result = build(made, payload=node, attempt=attempt, first_output_at=NOW + SECOND + 1)
     assert (result.request_id, result.model, result.node_id) == ("r1", "served", "n1")
     assert result.finish_reason == STOP
@@ -179,3 +184,59 @@ def test_call_that_never_reached_the_core_has_a_result_too() -> None:
         result = inference_pb2.InferenceResult.FromString(data)
         assert (result.request_id, result.finish_reason) == ("r9", finish)
         assert result.error.reason == int(reason)
+
+
+def answered(rid: int) -> FinishRequest:
+    """One of several that share a batch, or do not, and differ in what may differ."""
+    made = request()
+    (attempt,) = made.attempts
+    made.request_id, attempt.dispatch_id = f"r{rid}", (1 << 40) + rid
+    made.received_at += rid // 2
+    made.queue_time += rid // 3
+    attempt.state, attempt.ended_at = AttemptState.SUCCEEDED, NOW + 2 * SECOND + rid // 4
+    attempt.output_tokens = rid % 3
+    node = payload(
+        finish_reason=types_pb2.FINISH_REASON_LENGTH if rid % 5 == 0 else STOP,
+        outputs=[inference_pb2.Output(text="x" * rid * 50).SerializeToString()] * (rid % 4),
+    )
+    if rid % 2:
+        node.usage.input_tokens = 3
+        node.timings = measured(batch_size=rid)
+    return FinishRequest(made, Outcome.SUCCEEDED, attempt=attempt, payload=node)
+
+
+def test_plain_results_say_what_the_builder_would_have_said() -> None:
+    plain, builder = ResultBuilder(HandClock()), ResultBuilder(HandClock())
+    shared = answered(0).request.attempts[0].batch
+    for rid in range(1, 60):
+        command = answered(rid)
+        if rid % 7 > 2:
+            command.request.attempts[0].batch = shared
+        built = builder.build(command, first_output_at=0, trace_id="")
+        built.outputs.extend(command.payload.outputs)
+        expected = inference_pb2.InferenceResult.FromString(built.SerializeToString())
+        assert inference_pb2.InferenceResult.FromString(plain.plain(command, "")) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda command: setattr(command, "outcome", Outcome.FAILED),
+        lambda command: setattr(command, "payload", None),
+        lambda command: add_attempt(command.request, 2),
+        lambda command: setattr(command.request, "output", Output(1, None)),
+        lambda command: setattr(command.request.attempts[0], "output_id", 7),
+        lambda command: setattr(command.request.attempts[0], "state", AttemptState.RUNNING),
+        lambda command: setattr(command.request, "degrade_reason", "overload"),
+        lambda command: setattr(command.request, "preemptions", 1),
+    ],
+)
+def test_result_that_has_more_to_say_is_not_plain(change: Callable[[FinishRequest], None]) -> None:
+    command = answered(1)
+    assert ResultBuilder(HandClock()).plain(command, "")
+    change(command)
+    assert not ResultBuilder(HandClock()).plain(command, "")
+
+
+def test_traced_result_is_not_plain() -> None:
+    assert not ResultBuilder(HandClock()).plain(answered(1), "ab" * 16)

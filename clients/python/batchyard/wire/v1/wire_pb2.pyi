@@ -35,9 +35,9 @@ class PackedCall(_message.Message):
     call_id: int
     request: bytes
     stream: bool
-    detach_grace: _duration_pb2.Duration
+    detach_grace: bytes
     attach: _scheduler_service_pb2.AttachPoint
-    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[bytes] = ..., stream: bool = ..., detach_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., attach: _Optional[_Union[_scheduler_service_pb2.AttachPoint, _Mapping]] = ...) -> None: ...
+    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[bytes] = ..., stream: bool = ..., detach_grace: _Optional[bytes] = ..., attach: _Optional[_Union[_scheduler_service_pb2.AttachPoint, _Mapping]] = ...) -> None: ...
 
 class PackedGenerateRequest(_message.Message):
     __slots__ = ("request", "detach_grace", "attach")
@@ -45,9 +45,9 @@ class PackedGenerateRequest(_message.Message):
     DETACH_GRACE_FIELD_NUMBER: _ClassVar[int]
     ATTACH_FIELD_NUMBER: _ClassVar[int]
     request: bytes
-    detach_grace: _duration_pb2.Duration
+    detach_grace: bytes
     attach: _scheduler_service_pb2.AttachPoint
-    def __init__(self, request: _Optional[bytes] = ..., detach_grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., attach: _Optional[_Union[_scheduler_service_pb2.AttachPoint, _Mapping]] = ...) -> None: ...
+    def __init__(self, request: _Optional[bytes] = ..., detach_grace: _Optional[bytes] = ..., attach: _Optional[_Union[_scheduler_service_pb2.AttachPoint, _Mapping]] = ...) -> None: ...
 
 class PackedMultiplexResponse(_message.Message):
     __slots__ = ("opened", "accepted", "started", "deltas", "results", "max_outstanding", "going_away")
@@ -115,9 +115,9 @@ class PackedItemResult(_message.Message):
     error: _types_pb2.Error
     outputs: _containers.RepeatedScalarFieldContainer[bytes]
     usage: _types_pb2.Usage
-    timings: _types_pb2.EngineTimings
+    timings: bytes
     refused: bool
-    def __init__(self, dispatch_id: _Optional[int] = ..., attempt: _Optional[int] = ..., finish_reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., error: _Optional[_Union[_types_pb2.Error, _Mapping]] = ..., outputs: _Optional[_Iterable[bytes]] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.EngineTimings, _Mapping]] = ..., refused: bool = ...) -> None: ...
+    def __init__(self, dispatch_id: _Optional[int] = ..., attempt: _Optional[int] = ..., finish_reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., error: _Optional[_Union[_types_pb2.Error, _Mapping]] = ..., outputs: _Optional[_Iterable[bytes]] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[bytes] = ..., refused: bool = ...) -> None: ...
 
 class PackedConnectResponse(_message.Message):
     __slots__ = ("welcome", "results_acked", "batches", "cancels", "commands", "drain", "ping", "goodbye")
