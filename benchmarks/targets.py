@@ -32,6 +32,8 @@ ECHO_LATENCY: Final = "bare echo server under the same arrivals"
 ECHO_TLS: Final = "bare echo server, the same messages in plain text"
 PLAIN: Final = "the same scheduler in plain text, without authentication"
 UNTRACED: Final = "the same scheduler without tracing"
+SQLITE: Final = "plain SQLite, the same rows, a transaction on the disk for each job"
+SQLITE_RESULTS: Final = "plain SQLite, the same rows, 512 in each transaction on the disk"
 ECHO_START: Final = "bare echo server, started alike"
 
 MEASURES: Final[dict[str, Measure]] = {
@@ -158,6 +160,22 @@ MEASURES: Final[dict[str, Measure]] = {
     "steady.growth": Measure(
         what="Memory (RSS), growth over the last 80,000 of 200,000 requests", unit="bytes/request",
         floor=20, promise=5, stretch=1,
+    ),
+    "jobs.large": Measure(
+        what="Jobs of 500 items: stored and acknowledged", unit="items/s", more_is_better=True,
+        limit=SQLITE,
+    ),
+    "jobs.small": Measure(
+        what="Jobs of ten items, 64 at a time: stored and acknowledged", unit="items/s",
+        more_is_better=True, limit=SQLITE,
+    ),
+    "jobs.results": Measure(
+        what="Results of job items: stored", unit="results/s", more_is_better=True,
+        limit=SQLITE_RESULTS,
+    ),
+    "jobs.run": Measure(
+        what="Items of a job: fed, answered at once, results stored", unit="items/s",
+        more_is_better=True, limit=SQLITE_RESULTS,
     ),
     "overload.attainment": Measure(
         what="Three times the capacity: attainment that priority 8 and above lose", unit="points",

@@ -10,6 +10,7 @@ from benchmarks.measured import Measured
 from benchmarks.measures import (
     batches,
     core,
+    jobs,
     latency,
     memory,
     multiplex,
@@ -33,6 +34,7 @@ ALL: Final[Mapping[str, Callable[[Bench], Awaitable[list[Measured]]]]] = {
     "tracing": tracing.measure,
     "memory": memory.measure,
     "steady": steady.measure,
+    "jobs": jobs.measure,
     "overload": overload.measure,
     "start": start.measure,
     "core": core.measure,
