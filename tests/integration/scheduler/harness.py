@@ -16,6 +16,9 @@ from typing import Any
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from batchyard.v1 import inference_pb2, scheduler_service_pb2
 from node_agent import config_sources
@@ -41,8 +44,10 @@ from scheduler_service.rpc.node_settings import NodePortSettings
 from scheduler_service.rpc.ports import NoTracer
 from scheduler_service.rpc.results import ResultBuilder
 from scheduler_service.rpc.scheduler import SERVICE, Identity, SchedulerPort
+from scheduler_service.rpc.traced_calls import untraced
 from scheduler_service.rpc.validate import Limits
 from scheduler_service.servers import Servers, Service
+from scheduler_service.telemetry.tracer import RequestTracer
 from tests.integration.scheduler.callers import (
     WAIT_S,
     Answer,
@@ -94,7 +99,9 @@ class World:
     """The scheduler, its agents, and a client's connection."""
 
     def __init__(self, *, limits: Limits | None = None, task_types: TaskTypes | None = None,
-                 aliases: dict[str, str] | None = None, **settings: Any) -> None:  # fmt: skip
+                 aliases: dict[str, str] | None = None, traced: bool = False,
+                 **settings: Any) -> None:  # fmt: skip
+        """`traced`: spans of sampled requests come to `spans`."""
         self.clock = Clock()
         self.limits = limits or Limits()
         self.agents: list[Agent] = []
@@ -113,11 +120,17 @@ class World:
         self.book = self.effects.book = Book(self.driver, self.clock)
         converter = Converter(limits=self.limits, task_types=task_types or TaskTypes(),
                               aliases=aliases or {}, max_attempts=3)  # fmt: skip
+        self.spans = InMemorySpanExporter()
+        tracer = self._tracer() if traced else None
         self.intake = Intake(
-            book=self.book, converter=converter, clock=self.clock, limits=self.limits
-        )
+            book=self.book, converter=converter, clock=self.clock, limits=self.limits,
+            on_entry=tracer.on_entry if tracer is not None else None,
+        )  # fmt: skip
         identity = Identity(version="1.2.3", instance_id="i1", cluster_id="c1", term=TERM)
-        self.port = SchedulerPort(intake=self.intake, identity=identity, state=lambda: self.state)
+        self.port = SchedulerPort(
+            intake=self.intake, identity=identity, state=lambda: self.state,
+            begin_call=tracer.begin_call if tracer is not None else untraced,
+        )  # fmt: skip
         self.node_port = node.NodePort(
             driver_post=self.driver.post,
             relay=lambda: self.driver.scheduler.relay,
@@ -125,10 +138,17 @@ class World:
             settings=NodePortSettings(),
             identity=SessionIdentity("c1", TERM),
             clock=self.clock,
-            tracer=NoTracer(),
+            tracer=tracer or NoTracer(),
             version="1.2.3",
         )
         self.servers = Servers()
+
+    def _tracer(self) -> RequestTracer:
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self.spans))
+        tracer = RequestTracer(provider, self.clock, lambda: self.state)
+        self.driver.observe(tracer)
+        return tracer
 
     @property
     def state(self) -> State:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan
 
 from batchyard.v1 import inference_pb2, scheduler_service_pb2, types_pb2
 from scheduler_service.core.outcomes import Outcome
@@ -36,10 +37,22 @@ PHASES = {
 }
 
 
+LEAVER = 0xABC  # the trace of the one who leaves
+SAMPLED = types_pb2.TraceContext(traceparent=f"00-{LEAVER:032x}-{'b' * 16}-01")
+
+
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     """One slot."""
     async with running_world() as running:
+        await running.add_agent(slots=1)
+        yield running
+
+
+@pytest.fixture
+async def traced_world() -> AsyncIterator[World]:
+    """The same, with spans."""
+    async with running_world(traced=True) as running:
         await running.add_agent(slots=1)
         yield running
 
@@ -56,7 +69,7 @@ async def occupy(world: World) -> Exchange:
 async def reach(world: World, way: str, phase: str) -> tuple[Exchange, Exchange | None]:
     """A call that is in this phase, and who holds the slot meanwhile."""
     occupant = await occupy(world) if phase == "queued" else None
-    exchange = await world.begin(way, prompt(PHASES[phase], request_id="leaver"))
+    exchange = await world.begin(way, prompt(PHASES[phase], request_id="leaver", trace=SAMPLED))
     if occupant is not None:
         await world.until(lambda: world.queued() == 1)
     else:
@@ -92,6 +105,30 @@ async def slot_is_free(world: World) -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_work_ends_with_its_caller(world: World, way: str, phase: str, how: str) -> None:
     """Behaviours 10, 38, 39: in each phase, whichever way the caller leaves."""
+    await _ends(world, way, phase, how)
+
+
+@pytest.mark.parametrize("how", ["cancel", "break"])
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("way", WAYS)
+async def test_work_ends_with_its_caller_where_it_is_traced(
+    traced_world: World, way: str, phase: str, how: str
+) -> None:
+    """Behaviour 43: all the same, and every span that was begun has its end."""
+    await _ends(traced_world, way, phase, how)
+    await traced_world.until(lambda: "schedule" in spans_of_leaver(traced_world))
+    spans = spans_of_leaver(traced_world)
+    assert "cancel_requested" in [event.name for event in spans["schedule"].events]
+    assert ("attempt" in spans) == (phase != "queued"), list(spans)
+
+
+def spans_of_leaver(world: World) -> dict[str, ReadableSpan]:
+    """Those that have ended, by the first word of their name."""
+    ended = world.spans.get_finished_spans()
+    return {span.name.split()[0]: span for span in ended if span.context.trace_id == LEAVER}
+
+
+async def _ends(world: World, way: str, phase: str, how: str) -> None:
     exchange, occupant = await reach(world, way, phase)
     await leave(world, exchange, how)
     others = 0 if occupant is None else 1
