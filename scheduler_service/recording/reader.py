@@ -23,6 +23,8 @@ from scheduler_service.recording.file import GZIP
 from scheduler_service.recording.scheduler import FORMAT, VERSION, Heard
 
 _CHUNK: Final = 1 << 16
+# What comes of a document that is JSON, but not as it was written here.
+_OTHER_SHAPE: Final = (KeyError, ValueError, TypeError, AttributeError)
 CUT: Final = "cut off"  # the process was killed
 
 
@@ -56,7 +58,7 @@ class Recording:
         """Those that were in force, fresh."""
         try:
             return policies.decode(self.head)
-        except (UnknownPolicyError, codec.CodecError, KeyError, ValueError) as fault:
+        except (UnknownPolicyError, codec.CodecError, *_OTHER_SHAPE) as fault:
             raise RecordingError(f"{self.path}: its policies cannot be made: {fault}") from fault
 
     def steps(self) -> Iterator[Step]:
@@ -95,7 +97,7 @@ def read(path: Path) -> Recording:
         )
     try:
         settings = codec.decode(CoreSettings, head["settings"])
-    except (codec.CodecError, KeyError) as fault:
+    except (codec.CodecError, *_OTHER_SHAPE) as fault:
         raise RecordingError(f"{path}: its settings cannot be read: {fault}") from fault
     return Recording(path, settings, head)
 
@@ -105,6 +107,8 @@ def _step(path: Path, number: int, line: Any, *, anew: bool) -> Step:
         at, happened, heard, decided = line
         events = [codec.decode_event(event) for event in happened]
         spoken = [(int(i), int(c), int(k), int(e)) for i, c, k, e in heard]
+        if type(at) is not int:
+            raise TypeError(f"its instant is {at!r}, and not in whole nanoseconds")
     except (TypeError, ValueError) as fault:
         raise RecordingError(f"{path}, step {number}: {fault}") from fault
     if isinstance(decided, dict):
@@ -120,7 +124,7 @@ def _documents(path: Path) -> Iterator[Any]:
         for line in lines:
             try:
                 yield json.loads(line)
-            except ValueError as fault:
+            except (ValueError, RecursionError) as fault:
                 raise RecordingError(f"{path} holds a line that is no JSON: {fault}") from fault
 
 

@@ -29,14 +29,12 @@ def groups(trace: str, minutes: int) -> dict[str, list[Setup]]:
     floors = [
         Setup(trace=trace, name=f"floor {every}", floor=every, minutes=minutes) for every in FLOORS
     ]
-    levels = {
-        floor: [
-            Setup(trace=trace, name=f"levels {n}, floor {floor}", order=(("levels", n),),
-                  floor=floor, minutes=minutes)
-            for n in LEVELS
-        ]
+    levels = [
+        Setup(trace=trace, name=f"levels {n}, floor {floor}", order=(("levels", n),),
+              floor=floor, minutes=minutes)
         for floor in (8, 0)
-    }  # fmt: skip
+        for n in LEVELS
+    ]  # fmt: skip
     paces = [
         Setup(trace=trace, name=f"a level each {ms / 1000:g} s, no cap, no floor",
               order=paced(ms), floor=0, minutes=minutes)
@@ -48,25 +46,23 @@ def groups(trace: str, minutes: int) -> dict[str, list[Setup]]:
         return Setup(trace=trace, name=name, ordering=order, floor=floor, minutes=minutes)
 
     one_line = [by_age(f"the urgent {s:g} s ahead, by age", s, 0) for s in AHEAD_S]
+    one_line.insert(0, by_age("fifo", 0, 0))
     bounded = [by_age(f"{BOUND}, floor {n}", FAR / SECOND, n) for n in (2, 3, 4, 8, 0)]
 
-    def first_come(name: str, *, central: bool, urgent_first: bool = False) -> Setup:
-        return Setup(trace=trace, name=name, names=(("order", "fifo"),), floor=0, central=central,
+    def router(name: str, *, urgent_first: bool) -> Setup:
+        return Setup(trace=trace, name=name, names=(("order", "fifo"),), floor=0, central=False,
                      urgent_first=urgent_first, minutes=minutes)  # fmt: skip
 
-    urgent = "least loaded, urgent first on nodes"
     return {
         "one of 2 ... 32 to the oldest, and none": floors,
-        "levels 0 ... 9, with the floor of 8": levels[8],
-        "levels 0 ... 9, no floor": levels[0],
+        "levels 0 ... 9, with the floor of 8 and with none": levels,
         "a level each 0.02 ... 10 s, no cap, no floor": paces,
-        "by age, the urgent 0.5 ... 15 s ahead": one_line,
+        "by age, the urgent 0 (fifo) ... 15 s ahead": one_line,
         f"{BOUND}, floor of 2 ... 8, and none": bounded,
-        "first come: one queue, and least loaded": [
-            first_come("fifo", central=True),
-            first_come("least loaded", central=False),
+        "least loaded, and with the urgent first on nodes": [
+            router("least loaded", urgent_first=False),
+            router("least loaded, urgent first on nodes", urgent_first=True),
         ],
-        urgent: [first_come(urgent, central=False, urgent_first=True)],
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
+import json
 import stat
 import typing
 import zlib
@@ -278,6 +280,32 @@ def test_first_words_are_part_of_a_recording(tmp_path: Path) -> None:
     recording = read(path)
     assert any(step.heard for step in recording.steps())
     assert replay(recording).difference is None
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "why"),
+    [
+        ({"policies": None}, "", "policies cannot be made"),
+        ({"orderings": 5}, "", "policies cannot be made"),
+        ({"settings": 5}, "", "settings cannot be read"),
+        ({}, "[" * 100_000, "no JSON"),
+        ({}, "[1.5,[],[],[]]", "whole nanoseconds"),
+        ({}, "[1,2,3]", "step 2"),
+    ],
+)
+def test_a_recording_that_was_tampered_with_is_refused_with_a_reason(
+    tmp_path: Path, head: dict[str, Any], line: str, why: str
+) -> None:
+    path = tmp_path / "core.rec"
+    world = RecordedWorld(path)
+    world.advance(1)
+    world.file.close()
+    first, step, *_ = plain(path).decode().splitlines()
+    document = {**json.loads(first), **head}
+    lines = [json.dumps(document), step, line] if line else [json.dumps(document), step]
+    path.write_bytes(gzip.compress("\n".join([*lines, ""]).encode()))
+    with pytest.raises(RecordingError, match=why):
+        replay(read(path))
 
 
 def test_other_files_are_refused_with_a_reason(tmp_path: Path) -> None:
