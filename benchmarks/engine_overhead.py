@@ -1,30 +1,53 @@
 """What do scheduler and agent add to a direct call of an engine? Interleaved, in one session.
 
 For 1, 8 and 64 streams at once: time to first token (p50, p99), tokens per second, and processor
-time of scheduler and agent per token. The engine is a server that writes a token every 20 ms, so
-that its own speed does not vary; `--url` takes a real one.
+time of scheduler and agent per token. Three engines:
 
-    python -m benchmarks.engine_overhead [--url http://127.0.0.1:8000] [--rounds 5]
+    paced      writes a token every 20 ms, so that its own speed does not vary; it shares a core
+               with the load, scheduler and agent have the other
+    llamacpp   llama.cpp's server with the small real model (make model), one thread: it has a core
+               of its own, all else shares the other
+    --url      a server that runs, on cores that whoever started it chose
+
+    python -m benchmarks.engine_overhead [--engine llamacpp | --url http://...] [--unpinned]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
 import sys
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
 
 from batchyard import AsyncClient
+from benchmarks import machine
 from benchmarks.processes import Child, Cores, child, pin
 
 STREAMS = (1, 8, 64)
+IN_A_ROW = {1: 8, 8: 3, 64: 1}  # streams of each caller, of a real engine
 TOKENS = 50
-PROMPT = "benchmark"
+PROMPT = "Tell me a long story about a harbour, its ships and the people who work there."
+HEAD = (
+    "| streams | tokens/s direct | scheduled | kept | first token direct p50/p99 "
+    "| scheduled p50/p99 | added p50/p99 | CPU per token: scheduler, agent |\n"
+    "|---|---|---|---|---|---|---|---|\n"
+)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What is called, directly and through the scheduler."""
+
+    url: str
+    model: str
+    real: bool  # it may end where it likes, unless it is told not to
 
 
 @dataclass(slots=True)
@@ -45,9 +68,9 @@ class Run:
 class Direct:
     """The engine itself."""
 
-    def __init__(self, session: aiohttp.ClientSession, model: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, engine: Engine) -> None:
         self._session = session
-        self._model = model
+        self._model = engine.model
 
     async def stream(self, run: Run) -> None:
         """Read one stream."""
@@ -60,44 +83,56 @@ class Direct:
             "ignore_eos": True,
         }
         async with self._session.post("/v1/chat/completions", json=body) as response:
+            response.raise_for_status()
             async for line in response.content:
-                if b'"content"' not in line:
-                    continue
-                if first:
-                    run.first_s.append(time.perf_counter() - began)
-                    first = False
-                run.tokens += 1
-
-
-class Scheduled:
-    """The same, through scheduler and agent."""
-
-    def __init__(self, client: AsyncClient, model: str) -> None:
-        self._client = client
-        self._model = model
-
-    async def stream(self, run: Run) -> None:
-        """Read one stream."""
-        began, first = time.perf_counter(), True
-        stream = self._client.stream(
-            PROMPT, model=self._model, max_tokens=TOKENS, ignore_eos=self._model != "m" or None
-        )
-        async with stream:
-            async for _ in stream:
-                if first:
+                if first and _has_text(line):
                     run.first_s.append(time.perf_counter() - began)
                     first = False
         run.tokens += TOKENS
 
 
-async def measure(way: Direct | Scheduled, streams: int, children: dict[str, Child]) -> Run:
-    """Run so many streams at once, each three times over."""
+def _has_text(line: bytes) -> bool:
+    """Whether an event has output; servers begin with one that has the role only."""
+    if not line.startswith(b"data: {"):
+        return False
+    choices = json.loads(line[6:]).get("choices")
+    return bool(choices and choices[0]["delta"].get("content"))
+
+
+class Scheduled:
+    """The same, through scheduler and agent."""
+
+    def __init__(self, client: AsyncClient, engine: Engine) -> None:
+        self._client = client
+        self._engine = engine
+
+    async def stream(self, run: Run) -> None:
+        """Read one stream."""
+        began, first = time.perf_counter(), True
+        stream = self._client.stream(
+            PROMPT,
+            model=self._engine.model,
+            max_tokens=TOKENS,
+            ignore_eos=self._engine.real or None,
+        )
+        async with stream:
+            async for event in stream:
+                if first and event.text:
+                    run.first_s.append(time.perf_counter() - began)
+                    first = False
+        run.tokens += TOKENS
+
+
+async def measure(
+    way: Direct | Scheduled, streams: int, in_a_row: int, children: dict[str, Child]
+) -> Run:
+    """Run so many streams at once, each so many times over."""
     run = Run()
     before = {name: each.cpu_s() for name, each in children.items()}
     began = time.perf_counter()
 
     async def chain() -> None:
-        for _ in range(3):
+        for _ in range(in_a_row):
             await way.stream(run)
 
     await asyncio.gather(*(chain() for _ in range(streams)))
@@ -106,16 +141,24 @@ async def measure(way: Direct | Scheduled, streams: int, children: dict[str, Chi
     return run
 
 
-async def main(url: str, model: str, rounds: int) -> None:
+@asynccontextmanager
+async def _engine(options: argparse.Namespace, cores: Cores) -> AsyncIterator[Engine]:
+    if options.url:
+        yield Engine(options.url, options.model, real=True)
+        return
+    real = options.engine == "llamacpp"
+    module = "benchmarks.llamacpp_server" if real else "benchmarks.paced_server"
+    async with child(module, cores=cores.load) as engine:
+        yield Engine(engine.ready.strip(), "m", real=real)
+
+
+async def main(options: argparse.Namespace) -> None:
     """Measure, and print a table."""
-    cores = Cores.divide()
-    pin(0, cores.load)
+    about = machine.describe()
+    cores = Cores(frozenset(), frozenset()) if options.unpinned else Cores.divide()
     async with AsyncExitStack() as stack:
-        if not url:
-            engine = await stack.enter_async_context(
-                child("benchmarks.paced_server", cores=cores.load)
-            )
-            url = engine.ready.strip()
+        engine = await stack.enter_async_context(_engine(options, cores))
+        pin(0, cores.subject if engine.real else cores.load)
         ports = [f"--{kind}-port=0" for kind in ("client", "node", "admin", "http")]
         scheduler = await stack.enter_async_context(
             child("scheduler_service", *ports, "--log-format=json", cores=cores.subject)
@@ -123,31 +166,43 @@ async def main(url: str, model: str, rounds: int) -> None:
         at = scheduler.addresses
         agent = await stack.enter_async_context(
             child(
-                "node_agent", "--scheduler", at["node"], "--engine", "openai", "--url", url,
+                "node_agent", "--scheduler", at["node"], "--engine", "openai", "--url", engine.url,
                 "--engine-option", "slots=64", cores=cores.subject,
             )
         )  # fmt: skip
         client = await stack.enter_async_context(AsyncClient(at["client"]))
+        # A new connection for each call, as the agent does: servers close those that are kept.
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
         session = await stack.enter_async_context(
-            aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0))
+            aiohttp.ClientSession(engine.url, connector=connector)
         )
-        ways = {"direct": Direct(session, model), "scheduled": Scheduled(client, model)}
+        ways = {"direct": Direct(session, engine), "scheduled": Scheduled(client, engine)}
         children = {"scheduler": scheduler, "agent": agent}
         # The engine is warming up.
-        while model not in [m.model async for m in client.list_models()]:  # noqa: ASYNC110
+        while engine.model not in [m.model async for m in client.list_models()]:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-        await measure(ways["scheduled"], 4, children)  # everything is loaded and connected
-        sys.stdout.write(
-            "| streams | first token direct p50/p99 | scheduled p50/p99 | added p50/p99 "
-            "| throughput kept | CPU per token: scheduler, agent |\n|---|---|---|---|---|---|\n"
-        )
-        for streams in STREAMS:
+        for way in ways.values():
+            await measure(way, 4, 1, children)  # everything is loaded and connected
+        _say(f"{about}, commit {machine.commit()}; {_places(cores, engine)}\n{HEAD}")
+        for streams in options.streams:
+            in_a_row = IN_A_ROW[streams] if engine.real else 3
             runs: dict[str, list[Run]] = {name: [] for name in ways}
-            for _ in range(rounds):
+            for _ in range(options.rounds):
                 for name, way in ways.items():
-                    runs[name].append(await measure(way, streams, children))
-            sys.stdout.write(_row(streams, runs["direct"], runs["scheduled"]))
-            sys.stdout.flush()
+                    runs[name].append(await measure(way, streams, in_a_row, children))
+            _say(_row(streams, runs["direct"], runs["scheduled"]))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _places(cores: Cores, engine: Engine) -> str:
+    if not cores.subject:
+        return "not pinned"
+    load = "scheduler, agent and load" if engine.real else "scheduler and agent"
+    return f"{load} on cores {sorted(cores.subject)}, the rest on {sorted(cores.load)}"
 
 
 def _row(streams: int, direct: list[Run], scheduled: list[Run]) -> str:
@@ -157,9 +212,11 @@ def _row(streams: int, direct: list[Run], scheduled: list[Run]) -> str:
     costs = [
         sum(run.cpu_s[name] for run in scheduled) / tokens * 1e6 for name in ("scheduler", "agent")
     ]
+    rates = [statistics.median(run.rate for run in runs) for runs in (direct, scheduled)]
     return (
-        f"| {streams} | {theirs[0]:.1f} / {theirs[1]:.1f} ms | {ours[0]:.1f} / {ours[1]:.1f} ms "
-        f"| {ours[0] - theirs[0]:+.1f} / {ours[1] - theirs[1]:+.1f} ms | {kept:.1%} "
+        f"| {streams} | {rates[0]:.1f} | {rates[1]:.1f} | {kept:.1%} "
+        f"| {theirs[0]:.1f} / {theirs[1]:.1f} ms | {ours[0]:.1f} / {ours[1]:.1f} ms "
+        f"| {ours[0] - theirs[0]:+.1f} / {ours[1] - theirs[1]:+.1f} ms "
         f"| {costs[0]:.0f} us, {costs[1]:.0f} us |\n"
     )
 
@@ -172,8 +229,10 @@ def _first(runs: list[Run]) -> tuple[float, float]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="")
-    parser.add_argument("--model", default="m")
+    parser.add_argument("--engine", choices=("paced", "llamacpp"), default="paced")
+    parser.add_argument("--url", default="", help="of a server that runs, instead of --engine")
+    parser.add_argument("--model", default="m", help="of the server at --url")
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    asyncio.run(main(options.url, options.model, options.rounds))
+    parser.add_argument("--streams", type=int, nargs="+", choices=STREAMS, default=STREAMS)
+    parser.add_argument("--unpinned", action="store_true")
+    asyncio.run(main(parser.parse_args()))
