@@ -176,7 +176,10 @@ async def main(options: argparse.Namespace) -> None:
         session = await stack.enter_async_context(
             aiohttp.ClientSession(engine.url, connector=connector)
         )
-        ways = {"direct": Direct(session, engine), "scheduled": Scheduled(client, engine)}
+        ways: dict[str, Direct | Scheduled] = {
+            "direct": Direct(session, engine),
+            "scheduled": Scheduled(client, engine),
+        }
         children = {"scheduler": scheduler, "agent": agent}
         # The engine is warming up.
         while engine.model not in [m.model async for m in client.list_models()]:  # noqa: ASYNC110

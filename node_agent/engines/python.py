@@ -94,7 +94,8 @@ class PythonEngine:
         self._unloaded = False  # on the scheduler's word: no process of it runs
         self._loading = False
         self._sink: Sink | None = None
-        self._stopping = False
+        self._stopping = False  # nothing new is taken; what is held goes on within the grace
+        self._closing = False  # nothing starts any more
         self._empty: asyncio.Event | None = None
 
     @property
@@ -200,6 +201,7 @@ class PythonEngine:
                     await self._empty.wait()
             except TimeoutError:
                 pass
+        self._closing = True
         for held, batch in list(self._held.values()):
             refused = batch.worker is None
             self._finish(held, _failed(unavailable("the engine was stopped", refused=refused)))
@@ -302,7 +304,7 @@ class PythonEngine:
             self._held[held.item.dispatch_id] = (held, batch)
 
     def _start_waiting(self) -> None:
-        while self._waiting and self._idle and not self._stopping:
+        while self._waiting and self._idle and not self._closing:
             batch = self._waiting.popleft()
             batch.members = [held for held in batch.members if not held.ended]
             batch.inputs = sum(held.inputs for held in batch.members)
@@ -380,7 +382,7 @@ class PythonEngine:
 
     def _reuse(self, worker: PythonWorker, lost: bool) -> None:
         """Give the worker its next batch, or replace its process."""
-        if self._stopping:
+        if self._closing:
             return
         if not lost and not worker.is_too_large():
             self._idle.append(worker)

@@ -66,6 +66,28 @@ KINDS = {
     ),
 }  # fmt: skip
 
+_OWN = "what it makes of a request is the function's own affair"
+KINDS["python"] = Kind(
+    "python",
+    {
+        "callable": "tests.unit.engines.python_functions:act",
+        "model": "m",
+        "max_batch_size": SLOTS,
+        "restart_delay": "10ms",
+    },
+    "spin",
+    {"prompt": "spin"},
+    lacks={
+        "streams": "a function returns its answers whole",
+        "parameters": _OWN,
+        "continuation": _OWN,
+        "usage": _OWN,
+        "cache": _OWN,
+        "backlog": _OWN,
+        "context": _OWN,
+    },
+)
+
 _TENSORS = "the Open Inference Protocol has tensors, and no parameters of text"
 REAL_KINDS = {  # with --engines; the real llama.cpp is above
     "vllm": Kind(
