@@ -31,7 +31,7 @@ from benchmarks import machine
 from benchmarks.processes import Child, Cores, child, pin
 
 STREAMS = (1, 8, 64)
-IN_A_ROW = {1: 8, 8: 3, 64: 1}  # streams of each caller, of a real engine
+TURNS = {1: 5, 8: 2, 64: 1}  # of each way in a round with a real engine: short ones, often
 TOKENS = 50
 PROMPT = "Tell me a long story about a harbour, its ships and the people who work there."
 HEAD = (
@@ -188,11 +188,12 @@ async def main(options: argparse.Namespace) -> None:
             await measure(way, 4, 1, children)  # everything is loaded and connected
         _say(f"{about}, commit {machine.commit()}; {_places(cores, engine)}\n{HEAD}")
         for streams in options.streams:
-            in_a_row = IN_A_ROW[streams] if engine.real else 3
+            in_a_row, turns = (1, TURNS[streams]) if engine.real else (3, 1)
             runs: dict[str, list[Run]] = {name: [] for name in ways}
-            for _ in range(options.rounds):
-                for name, way in ways.items():
-                    runs[name].append(await measure(way, streams, in_a_row, children))
+            for turn in range(options.rounds * turns):
+                order = list(ways) if turn % 2 else list(ways)[::-1]
+                for name in order:
+                    runs[name].append(await measure(ways[name], streams, in_a_row, children))
             _say(_row(streams, runs["direct"], runs["scheduled"]))
 
 

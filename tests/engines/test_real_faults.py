@@ -8,14 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from batchyard.v1 import node_service_pb2, types_pb2
 from node_agent.engines.guarded_process import free_port
-from tests.engines.servers import triton_server
+from node_agent.engines.openai import OpenaiEngine
+from node_agent.engines.registry import build_engine
+from scripts.engine_environments import interpreter
+from tests.engines.servers import START_S, VLLM_ENV, triton_server
 from tests.engines.test_real_engines import SETTINGS, running_by_its_own_count
 from tests.integration.cluster import Cluster, cluster, until
 from tests.unit.engines.llamacpp_http import HttpServer, llamacpp_server
+from tests.unit.engines.recording_sink import serving
 
+SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
+DOWN = node_service_pb2.ENGINE_HEALTH_DOWN
 LONG: dict[str, Any] = {"max_tokens": 1500, "ignore_eos": True, "timeout": "120s"}
 
 
@@ -99,6 +107,38 @@ async def test_callers_at_fault_leave_llamacpp_in_service_and_a_freeze_takes_it_
         running.agents.pop("b").signal(signal.SIGKILL)
         await until(lambda: _refuses(running, "b"))
         assert (await client.generate("hello", max_tokens=5)).node_id == "a"
+
+
+@pytest.mark.timeout(600)
+async def test_killed_vllm_is_started_again_by_its_agent(
+    vllm_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a child of the agent, with all the processes that it starts itself; twice a slow start."""
+    for name, value in VLLM_ENV.items():
+        monkeypatch.setenv(name, value)
+    args = ["--served-model-name", "m", "--max-num-seqs", "8", "--enforce-eager"]
+    options = {
+        "model": str(vllm_folder / "model"),
+        "python": str(interpreter("vllm")),
+        "args": args,
+        "poll_interval": "100ms",
+    }
+    engine = build_engine(engine_id="e", kind="vllm", options=options)
+    async with serving(engine, "m", {"ignore_eos": True}) as bench:
+        assert isinstance(engine, OpenaiEngine)
+        (running,) = bench.submit(bench.item(stream=True, max_tokens=20000))
+        await bench.sink.until(lambda: bench.sink.pieces[running])
+        assert engine.server.child is not None
+        family = psutil.Process(engine.server.child.pid).children(recursive=True)
+        family[0].kill()
+        result = await bench.sink.end(running, within_s=2.0)
+        assert result.error is not None
+        assert result.error.reason == types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE
+        await bench.sink.until(lambda: engine.load().health == DOWN, within_s=2.0)
+        assert "killed by signal 9" in engine.load().message
+        await bench.sink.until(lambda: engine.load().health == SERVING, within_s=START_S)
+        assert not [process for process in family if process.is_running()]
+        assert (await bench.run(bench.item(max_tokens=3))).error is None
 
 
 async def _runs(running: Cluster, node_id: str) -> bool:
