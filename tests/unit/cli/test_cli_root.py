@@ -262,3 +262,10 @@ def test_next_step_is_one_of_the_command_that_failed(
 ) -> None:
     error = errors.REASONS[reason]("it went wrong", reason=reason, **more)
     assert next_step in cli_error(error, address="127.0.0.1:7611").text()
+
+
+@pytest.mark.parametrize("command", ["jobs show", "nodes drain", "requests cancel"])
+def test_argument_that_is_no_text_is_a_usage_error(cli: Cli, command: str) -> None:
+    done = cli(*command.split(), "\udcff")
+    assert done.exit_code == 2
+    assert done.err == "error: '\\udcff' is not UTF-8, so it can be no name here\n"

@@ -85,4 +85,19 @@ def execute(arguments: Sequence[str]) -> int:
             raise
         print(f"error: {printable(str(fault.filename))}: {fault.strerror}", file=sys.stderr)
         return failures.FAILURE
+    except UnicodeEncodeError:
+        wrong = [text for text in arguments if not _is_text(text)]
+        if not wrong:  # a fault of ours
+            raise
+        print(f"error: {wrong[0]!a} is not UTF-8, so it can be no name here", file=sys.stderr)
+        return failures.USAGE
     return outcome if isinstance(outcome, int) else failures.OK
+
+
+def _is_text(argument: str) -> bool:
+    """Python gives bytes that are no UTF-8 as halves of characters."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
