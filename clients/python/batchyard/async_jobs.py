@@ -140,9 +140,23 @@ class AsyncJobs:
                 last=following is None,
             )
             _put(more.input, part)
-            job = (await self._call("AppendJob", more)).job
+            job = await self._append(more)
             sent += count
         return job
+
+    async def _append(self, request: AppendJobRequest) -> Job:
+        """One part; again where the scheduler restarts meanwhile, if it is back within a minute."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _BACK_S
+        while True:
+            try:
+                job: Job = (await self._call("AppendJob", request)).job
+            except Unavailable:
+                if loop.time() > until:
+                    raise
+            else:
+                return job
+            await asyncio.sleep(_PAUSE_S)
 
     async def get(self, job_id: str, *, tenant: str | None = None) -> Job:
         """The job as it is now."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from batchyard.v1 import JobState
-from tests.integration.jobs.job_world import check_each_once, job_world
+from batchyard.v1 import JobItem, JobState
+from tests.integration.jobs.job_world import JobWorld, check_each_once, item, job_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -36,3 +38,26 @@ async def test_killed_scheduler_loses_no_item_and_repeats_no_result(tmp_path: Pa
         assert done.state == JobState.JOB_STATE_SUCCEEDED
         assert done.counts.succeeded == 400
         check_each_once(await world.results("night"), 400)
+        await long_input_goes_on(world)
+
+
+async def long_input_goes_on(world: JobWorld) -> None:
+    """The scheduler dies between two parts of a job's input: the client sends the rest to the next
+    one. Nobody could name the job to it again: its id was the client's.
+    """
+    dead = asyncio.Event()
+
+    def items() -> Iterator[JobItem]:
+        for n in range(10_002):  # three parts; the last is made when the first is stored
+            if n == 10_001:
+                world.scheduler.signal(signal.SIGKILL)
+                dead.set()
+            yield item(f"i {n}", custom_id=f"c{n}")
+
+    creating = asyncio.create_task(world.client.jobs.create(items()))
+    await dead.wait()
+    await world.restart(signal.SIGKILL, keep_client=True)
+    job = await asyncio.wait_for(creating, 60)
+    assert job.counts.total == 10_002
+    assert job.state == JobState.JOB_STATE_PENDING
+    await world.client.jobs.cancel(job.job_id)
