@@ -158,7 +158,7 @@ MEASURES: Final[dict[str, Measure]] = {
         what="Memory per queued request", unit="bytes", floor=2048, promise=1024, stretch=717
     ),
     "steady.growth": Measure(
-        what="Memory (RSS), growth over the last 80,000 of 200,000 requests", unit="bytes/request",
+        what="Memory (RSS), growth over the last 90,000 of 300,000 requests", unit="bytes/request",
         floor=20, promise=5, stretch=1,
     ),
     "jobs.large": Measure(
