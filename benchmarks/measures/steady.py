@@ -4,8 +4,8 @@ Three hundred thousand requests through one live scheduler: most are whole answe
 some are cancelled, some ask for a model that nobody has, and now and then a stored job of a hundred
 items runs beside them; somebody follows the events. Memory is read after each hundredth. In the
 first seven tenths everything that has a bound is filled (answers that can be given again, up to
-64 MB, are the largest: about 95,000 of these; twice as many later their table is made larger, once).
-Growth is the median slope of the rest: what leaks grows all the time.
+64 MB, are the largest: about 95,000 of these; their table is made larger once more after twice as
+many). Growth is the median slope of the rest: what leaks grows all the time.
 """
 
 from __future__ import annotations
