@@ -56,8 +56,7 @@ def check(state_dir: Path) -> Found:
         raise StoreDamaged(f"there is no store of jobs at {path}")
     found = Found(str(path))
     try:
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
-        connection.execute("BEGIN")
+        connection = _open(path)
         check_kind(connection, path)
         for fault in _faults(connection):
             found.faults.append(fault)
@@ -68,6 +67,24 @@ def check(state_dir: Path) -> Found:
     except sqlite3.Error as fault:
         found.faults.append(f"it cannot be read to its end: {fault}")
     return found
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """To read one state of it. In a folder that cannot be written, as of a copy, SQLite reads only
+    what nobody changes; nobody does where there is no log.
+    """
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+    connection.execute("BEGIN")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.OperationalError as fault:
+        connection.close()
+        is_closed = fault.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN
+        if not is_closed or path.with_name(f"{path.name}-wal").exists():
+            raise
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+        connection.execute("BEGIN")
+    return connection
 
 
 def _faults(connection: sqlite3.Connection) -> Iterator[str]:

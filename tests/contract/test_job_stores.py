@@ -467,3 +467,14 @@ async def test_check_finds_what_does_not_fit(tmp_path: Path, harm: str, word: st
     connection.commit()
     connection.close()
     assert any(word in fault for fault in check(tmp_path).faults)
+
+
+async def test_copy_in_a_folder_that_cannot_be_written_can_be_checked(tmp_path: Path) -> None:
+    """SQLite needs a file beside one in WAL mode; where none can be made, as on a read-only file
+    system, it said that the store cannot be opened."""
+    store = open_store(tmp_path)
+    await store.create(new_job("a", 3))
+    await store.close()
+    (tmp_path / FOLDER / f"{FILE}-shm").mkdir()
+    found = check(tmp_path)
+    assert (found.jobs, found.items_to_run, found.faults) == (1, 3, [])
