@@ -85,7 +85,9 @@ async def test_adopted_work_whose_node_dies_runs_elsewhere_with_the_body_of_its_
     """Behaviour 56: callers that came back brought their requests; text goes on where it was."""
     settings = [f"state_dir={tmp_path}", "health.resume_window=500ms"]
     async with cluster(settings=settings) as running:
-        a = await running.agent("a", *AGENT)
+        a, _ = await asyncio.gather(
+            running.agent("a", *AGENT), running.agent("b", *AGENT, role="backup")
+        )
         client = running.client
         streams = [client.stream(f"p{n}", model="m", max_tokens=TOKENS) for n in range(2)]
         texts = [asyncio.create_task(read(stream)) for stream in streams]
@@ -101,7 +103,6 @@ async def test_adopted_work_whose_node_dies_runs_elsewhere_with_the_body_of_its_
             return all(len(stream.text) > before + 50 for stream, before in heard)
 
         await until(all_are_back)
-        await running.agent("b", *AGENT)
         a.signal(signal.SIGKILL)
         for text, result in await asyncio.wait_for(asyncio.gather(*texts), 40):
             runs = check_text(text)
