@@ -63,8 +63,8 @@ def on_drain(state: State, event: DrainRequested) -> None:
     if node is None or not node.alive:
         return
     if node.availability is NodeAvailability.DRAINING:
-        if event.by_agent and node.drain is not None:
-            node.drain.by_agent = True
+        if node.drain is not None:
+            _hasten(state, node, node.drain, event)
         return
     move_availability(node, NodeAvailability.DRAINING)
     node.drain = Drain(state.now, event.grace, event.terminate, event.reason, event.by_agent)
@@ -78,6 +78,21 @@ def on_drain(state: State, event: DrainRequested) -> None:
     state.timers.set(("drain", node.node_id), state.now + event.grace + DRAIN_MARGIN)
     state.rebuild_pools()
     ledger.check_drained(state, node)
+
+
+def _hasten(state: State, node: Node, drain: Drain, event: DrainRequested) -> None:
+    """It drains already. Who asks again may have it sooner, or have the agent exit as well: else
+    nothing but its work could end a drain without a limit.
+    """
+    sooner = state.now + event.grace < drain.started_at + drain.grace
+    if sooner:
+        drain.grace = state.now + event.grace - drain.started_at
+        state.timers.set(("drain", node.node_id), state.now + event.grace + DRAIN_MARGIN)
+    exits = event.terminate and not drain.terminate
+    drain.terminate = drain.terminate or event.terminate
+    drain.by_agent = drain.by_agent or event.by_agent
+    if (sooner or exits) and not event.by_agent:
+        tell(state, node)
 
 
 def tell(state: State, node: Node) -> None:

@@ -12,7 +12,7 @@ from scheduler_service.core.outcomes import (
     Reason,
     RequestState,
 )
-from scheduler_service.core.types import SECOND, Drain
+from scheduler_service.core.types import NEVER, SECOND, Drain
 from tests.builders import Agent, World, engine, seconds
 
 
@@ -164,12 +164,23 @@ def test_agents_own_drain_is_not_told_back_to_it() -> None:
     assert availability(world) is NodeAvailability.DRAINING
 
 
-def test_second_drain_changes_nothing() -> None:
-    world, a, _ = draining()
-    first = drain_of(world)
-    world.step(ev.DrainRequested("a", SECOND, True))
+def test_second_drain_can_only_hasten_the_first() -> None:
+    """Else nothing but its work would end a drain that was begun without a limit."""
+    world, a, b = draining(1e9)
+    first, requests = drain_of(world), a.running()
+    a.obeys = False
+    world.step(ev.DrainRequested("a", 3 * SECOND, False))
+    world.step(ev.DrainRequested("a", 60 * SECOND, False))
+    world.step(ev.DrainRequested("a", NEVER, True))
     assert drain_of(world) is first
-    assert len(a.drains) == 1
+    assert [(told.grace, told.terminate) for told in a.drains] == [
+        (10**9 * SECOND, False),
+        (3 * SECOND, False),
+        (3 * SECOND, True),
+    ]
+    world.advance(5.2)
+    assert b.running() == requests
+    assert availability(world) is NodeAvailability.DRAINED
 
 
 def test_drain_of_an_unknown_or_lost_node_is_ignored() -> None:
