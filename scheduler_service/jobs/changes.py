@@ -86,7 +86,8 @@ def append(
         raise JobIdTaken(f"job {job.job_id!r} is there with other items")
     if job.state is not JobState.RECEIVING:
         if fresh:
-            raise NotReceiving(f"the input of job {job.job_id!r} is complete")
+            what = "was cancelled" if job.closing is Closing.CANCELLED else "has all its input"
+            raise NotReceiving(f"job {job.job_id!r} is there, and {what}")
         return job
     _add_items(connection, key, job.total, fresh, ready=False)
     inputs.note(connection, key, job.total, fresh)
