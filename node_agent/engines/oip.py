@@ -28,6 +28,7 @@ from node_agent.engines.interface import EngineError, Item, Load, Result
 from node_agent.engines.itemwise import ItemwiseEngine
 from node_agent.engines.oip_faults import from_status
 from node_agent.engines.oip_options import OipOptions
+from node_agent.engines.oip_parameters import Parameters, parameters_of, set_parameter
 from node_agent.engines.oip_server import (
     ACTIVE,
     AVAILABLE,
@@ -62,6 +63,7 @@ class _Call:
     members: list[Sequence[Tensor]]
     wanted: Sequence[str]
     priority: int
+    parameters: Parameters
     dispatch_id: int
     timeout_s: float | None = None
     task: asyncio.Task[list[list[Tensor]]] | None = None  # where several share it
@@ -189,11 +191,13 @@ class OipEngine(ItemwiseEngine[_Part]):
         if not model.ready:
             raise ItemFailed(unavailable(f"model {item.model!r} is not ready", refused=True))
         tensors = _tensors(item, model)
+        text = item.request.HasField("text")
+        parameters = parameters_of(item.request.params) if text else ()
         wanted = tuple(item.request.tensors.output_names)
         inputs = 1
         if not works.has_room(inputs):
             raise ItemFailed(busy(f"{works.held_inputs} inputs are held already"))
-        part = self._part(item, model, tensors, wanted)
+        part = self._part(item, model, tensors, wanted, parameters)
         works.add(item, part, _Answer(), inputs)
 
     def _part(
@@ -202,11 +206,12 @@ class OipEngine(ItemwiseEngine[_Part]):
         model: OipModel,
         tensors: Sequence[Tensor],
         wanted: tuple[str, ...],
+        parameters: Parameters,
     ) -> _Part:
         """Join a call of the same batch, or begin one."""
         shared = self._shared
         shape = batch_key(tensors) if model.max_batch_size > 1 and not model.decoupled else None
-        key = (model.name, shape, wanted, item.priority)
+        key = (model.name, shape, wanted, item.priority, parameters)
         call = shared.get(key) if shape is not None else None
         if call is not None:
             held = sum(map(rows, call.members))
@@ -214,7 +219,9 @@ class OipEngine(ItemwiseEngine[_Part]):
                 call.members.append(tensors)
                 call.live += 1
                 return _Part(call, len(call.members) - 1)
-        call = _Call(model, [tensors], wanted, item.priority, item.dispatch_id, item.timeout_s)
+        call = _Call(
+            model, [tensors], wanted, item.priority, parameters, item.dispatch_id, item.timeout_s
+        )
         call.live = 1
         shared[key] = call
         return _Part(call)
@@ -326,6 +333,8 @@ def _request(call: _Call) -> Any:
     add_inputs(request, call.members)
     for name in call.wanted:
         request.outputs.add(name=name)
+    for name, value in call.parameters:
+        set_parameter(request.parameters[name], value)
     if call.priority:
         request.parameters["priority"].int64_param = 11 - call.priority  # theirs: 1 is most urgent
     if call.timeout_s:

@@ -44,6 +44,7 @@ _TABLE: dict[str, dict[str, tuple[int, str]]] = {
         "bool_param": (1, "?bool"),
         "int64_param": (2, "?int64"),
         "string_param": (3, "?string"),
+        "double_param": (4, "?double"),
     },
     "InputTensor": {"name": (1, "string"), "datatype": (2, "string"), "shape": (3, "*int64")},
     "WantedTensor": {"name": (1, "string")},

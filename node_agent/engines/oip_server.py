@@ -20,6 +20,7 @@ from node_agent.engines.interface import EngineError, EngineStartError, ModelRef
 from node_agent.engines.oip_faults import from_status
 from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
 from node_agent.engines.oip_options import OipOptions
+from node_agent.engines.oip_parameters import set_parameter
 
 log = logging.getLogger(__name__)
 
@@ -198,13 +199,11 @@ class OipServer:
             ModelRefused: it was not.
         """
         theirs = self._options.models.get(name, name)
+        request = _load_request(theirs, options)
         model = self.models[name] = OipModel(name=name, engine_name=theirs)
         self._dropped.discard(name)
         self._asked[name] = theirs
         self._changed()
-        request = MESSAGES["RepositoryChange"](model_name=theirs)
-        for key, value in options.items():
-            _set_parameter(request.parameters[key], key, value)
         try:
             await self.call("RepositoryModelLoad", request, None)
             while not model.ready:
@@ -273,17 +272,14 @@ class OipServer:
             self._changed()
 
 
-def _set_parameter(parameter: Any, key: str, value: object) -> None:
-    if isinstance(value, bool):
-        parameter.bool_param = value
-    elif isinstance(value, int):
-        parameter.int64_param = value
-    elif isinstance(value, str):
-        parameter.string_param = value
-    else:
-        text = f"option {key!r}: a parameter is a text, a whole number, true or false"
-        reason = types_pb2.ERROR_REASON_INVALID_ARGUMENT
-        raise ModelRefused(EngineError(reason=reason, message=text, field="options_json"))
+def _load_request(model: str, options: Mapping[str, Any]) -> Any:
+    request = MESSAGES["RepositoryChange"](model_name=model)
+    for key, value in options.items():
+        if isinstance(value, float) or not set_parameter(request.parameters[key], value):
+            text = f"option {key!r}: a parameter is a text, a whole number, true or false"
+            reason = types_pb2.ERROR_REASON_INVALID_ARGUMENT
+            raise ModelRefused(EngineError(reason=reason, message=text, field="options_json"))
+    return request
 
 
 def _repository_fault(error: grpc.aio.AioRpcError, verb: str) -> EngineError:

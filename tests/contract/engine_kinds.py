@@ -88,7 +88,7 @@ KINDS["python"] = Kind(
     },
 )
 
-_TENSORS = "the Open Inference Protocol has tensors, and no parameters of text"
+_TENSORS = "the protocol has tensors; parameters of text are what a model makes of them"
 REAL_KINDS = {  # with --engines; the real llama.cpp is above
     "vllm": Kind(
         "openai",

@@ -157,6 +157,8 @@ async def test_repository_loads_and_unloads_models(server: OipServerDouble, benc
         await engine.unload_model(model)
     await bench.sink.until(lambda: len(engine.load().model_states) == 3)
     assert engine.load().health == SERVING  # it can be told to load one
+    with pytest.raises(ModelRefused, match="whole number"):
+        await engine.load_model("spare", {"depth": 0.5})
     with pytest.raises(ModelRefused, match="failed to load"):
         await engine.load_model("nobody", {})
     assert not engine.describe().models
@@ -203,3 +205,33 @@ async def test_broken_call_stops_the_next_until_the_server_answers_a_look(
     looks = bench.engine.server
     await bench.sink.until(lambda: not looks.doubted)
     assert (await bench.run(numbers(bench, 1))).error is None
+
+
+async def test_parameters_of_a_text_go_with_the_call_or_are_refused_by_name(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    item = bench.item("a", max_tokens=5, temperature=0.5, engine_options_json='{"beams": 2}')
+    item.model = "words"
+    assert (await bench.run(item)).error is None
+    sent = server.requests[-1].parameters
+    assert sent["max_tokens"].int64_param == 5
+    assert sent["temperature"].double_param == 0.5
+    assert sent["beams"].int64_param == 2
+    unsupported, invalid = (
+        types_pb2.ERROR_REASON_UNSUPPORTED_FEATURE,
+        types_pb2.ERROR_REASON_INVALID_ARGUMENT,
+    )
+    cases: list[tuple[dict[str, Any], types_pb2.ErrorReason, str]] = [
+        ({"n": 2}, unsupported, "n"),
+        ({"stop": ["x"]}, unsupported, "stop"),
+        ({"engine_options_json": '{"priority": 1}'}, invalid, "engine_options_json"),
+        ({"engine_options_json": '{"list": []}'}, invalid, "engine_options_json"),
+        ({"engine_options_json": "no"}, invalid, "engine_options_json"),
+    ]
+    for params, reason, field in cases:
+        item = bench.item("a", **params)
+        item.model = "words"
+        error = (await bench.run(item)).error
+        assert error is not None
+        assert (error.reason, error.field) == (reason, f"request.params.{field}")
+    assert len(server.requests) == 1

@@ -114,6 +114,8 @@ async def test_triton_batches_streams_and_orders(triton: str) -> None:
             pieces = [event async for event in stream]
         assert stream.text == "three small words "
         assert len(pieces) >= 3
+        cut = await running.client.generate("three small words", model="words", max_tokens=2)
+        assert cut.text == "three small "
         order: list[int] = []
 
         async def ask(priority: int) -> None:

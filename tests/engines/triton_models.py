@@ -4,6 +4,7 @@
 text word by word.
 """
 
+import json
 import threading
 import time
 
@@ -50,7 +51,8 @@ class TritonPythonModel:
         """Each text in a thread of its own, as decoupled models may."""
         for request in requests:
             text = triton.get_input_tensor_by_name(request, "text_input").as_numpy()
-            words = text.reshape(-1)[0].decode().split(" ")
+            limit = json.loads(request.parameters() or "{}").get("max_tokens")
+            words = text.reshape(-1)[0].decode().split(" ")[:limit]
             sender = request.get_response_sender()
             threading.Thread(target=self.write_words, args=(words, sender)).start()
 
