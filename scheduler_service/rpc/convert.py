@@ -3,7 +3,7 @@ filled in; the bytes themselves stay as they came, for the dispatch.
 
 Most requests differ from others in their ids and their input alone. What is left without them is a
 request's form (`forms.py`), known by its bytes: the first request that has it is checked and
-converted field by field, and those that follow look it up.
+converted field by field, and those that follow look it up, or are not even parsed (`moulds.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import NEVER, Instant, Request, Traits
 from scheduler_service.policies.task_types import TaskTypes
 from scheduler_service.rpc.forms import Form, Former
-from scheduler_service.rpc.validate import Limits, Refused, check, check_fields
+from scheduler_service.rpc.moulds import mould_of
+from scheduler_service.rpc.validate import Limits, Refused, check, check_fields, is_sound
 from service_kit import wire_walk
 
 _InferenceRequest: Final = inference_pb2.InferenceRequest
@@ -69,14 +70,18 @@ class Converter:
         max_attempts: int,
     ) -> None:
         self.limits = limits
+        self._aliases = aliases
         self._former = Former(task_types, aliases, max_attempts, limits.max_timeout)
+        self._last: Form | None = None  # of the last request; None: it has no mould
         self._forms: dict[tuple[str, bytes], Form] = {}  # by kind of input and the form's bytes
         # No client chooses such an id by accident, and no other start of a scheduler gives it.
         self._id_prefix = f"r-{os.urandom(4).hex()}-"
 
     def retune(self, task_types: TaskTypes, max_attempts: int) -> None:
         """Fill in these defaults from now on."""
-        self._task_types, self._max_attempts = task_types, max_attempts
+        self._former = Former(task_types, self._aliases, max_attempts, self.limits.max_timeout)
+        self._forms.clear()
+        self._last = None
 
     def convert(
         self, data: bytes, *, rid: int, now: Instant, rpc_deadline: Instant, stream: bool
@@ -93,6 +98,30 @@ class Converter:
                 reason=Reason.REQUEST_TOO_LARGE,
                 metadata={"limitBytes": str(limits.max_request_bytes)},
             )
+        parsed = self._cast(data, rid, now) or self._read(data, rid, now)
+        request = parsed.request
+        request.stream = stream
+        request.size_bytes = len(data)
+        if rpc_deadline < request.deadline:
+            request.deadline = rpc_deadline  # the earlier of the two counts
+        return parsed
+
+    def _cast(self, data: bytes, rid: int, now: Instant) -> Parsed | None:
+        """It is like the last one; None: it is not, or is to be checked."""
+        form = self._last
+        own = form.mould.read(data) if form is not None and form.mould is not None else None
+        if form is None or own is None:
+            return None
+        request_id, prompt = own
+        if not is_sound(request_id, prompt):
+            return None
+        request = self._request(form, request_id, rid, now)
+        assert request.traits is not None
+        request.traits.length = len(prompt)
+        return Parsed(request, data, form.given, request_id != "")
+
+    def _read(self, data: bytes, rid: int, now: Instant) -> Parsed:
+        """Parse it, and see what form it has."""
         message = parse(_InferenceRequest, data)
         kind = message.WhichOneof("input") or ""
         own = _take_own(message, kind)
@@ -101,32 +130,32 @@ class Converter:
         if form is None:
             form = self._learn(key, data)
         else:
-            check_fields(own, limits)
-        request = self._request(form, own, kind, rid, now)
-        request.stream = stream
-        request.size_bytes = len(data)
-        if rpc_deadline < request.deadline:
-            request.deadline = rpc_deadline  # the earlier of the two counts
+            check_fields(own, self.limits)
+        self._last = form if form.mould is not None else None
         get = own.get
+        request = self._request(form, get("request_id", ""), rid, now)
+        if "affinity_key" in own:
+            request.affinity_key = own["affinity_key"]
+        assert request.traits is not None
+        _measure(kind, own[kind], request, request.traits)
         return Parsed(request, data, form.given, "request_id" in own, get("labels"), get("trace"))
 
     def _learn(self, key: tuple[str, bytes], data: bytes) -> Form:
         """The form of a request that is the first to have it: every field is checked."""
-        kind = key[0]
+        kind, form_bytes = key
         fields = check(parse(_InferenceRequest, data), self.limits)
         form = self._former.form(fields, kind)
-        if len(key[1]) <= FORM_BYTES_MAX:
+        if len(form_bytes) <= FORM_BYTES_MAX:
             if len(self._forms) >= FORMS_MAX:
                 self._forms.clear()  # those in use come back
             self._forms[key] = form
+            form.mould = mould_of(data, form_bytes) if kind == "text" else None
         return form
 
-    def _request(
-        self, form: Form, own: dict[str, Any], kind: str, rid: int, now: Instant
-    ) -> Request:
+    def _request(self, form: Form, request_id: str, rid: int, now: Instant) -> Request:
         request = Request(
             rid,
-            own.get("request_id") or f"{self._id_prefix}{rid:x}",
+            request_id or f"{self._id_prefix}{rid:x}",
             form.model,
             form.priority,
             now,
@@ -144,10 +173,7 @@ class Converter:
         request.continuable = form.continuable
         request.inputs = form.inputs
         request.output_tokens = form.output_tokens
-        if "affinity_key" in own:
-            request.affinity_key = own["affinity_key"]
         request.traits = Traits(form.params, form.input_kind)
-        _measure(kind, own[kind], request, request.traits)
         return request
 
 

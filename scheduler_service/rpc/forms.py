@@ -13,6 +13,7 @@ from batchyard.v1 import inference_pb2
 from scheduler_service.core.outcomes import ResumeMode
 from scheduler_service.core.types import NEVER, Duration
 from scheduler_service.policies.task_types import TaskDefaults, TaskTypes
+from scheduler_service.rpc.moulds import Mould
 from scheduler_service.rpc.validate import Refused, nanoseconds
 
 _INPUT_NUMBERS: Final = {
@@ -45,6 +46,7 @@ class Form:
     resume_mode: ResumeMode = ResumeMode.DEFAULT
     inputs: int = 1
     params: bytes = b""
+    mould: Mould | None = None
 
 
 @dataclass(frozen=True, slots=True)

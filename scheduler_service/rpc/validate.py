@@ -100,6 +100,12 @@ def check_fields(fields: Mapping[str, Any], limits: Limits) -> None:
         _CHECKS[name](value, limits)
 
 
+def is_sound(request_id: str, prompt: str) -> bool:
+    """Whether there is nothing against these; empty: there is no id."""
+    named = not request_id or _ID.match(request_id) is not None
+    return named and prompt != "" and not prompt.isspace()
+
+
 def _request_id(value: str, _limits: Limits) -> None:
     if not _ID.match(value):
         raise Refused("request_id must be 1..64 of A-Z a-z 0-9 . _ : -", field="request_id")
