@@ -15,8 +15,8 @@ them as they are at that very instant, which is the best that a router can know;
 to 5 s ago, as routers do.
 
 The target was "better than least loaded in both": more urgent starts in time, and a shorter p99
-wait of the least urgent. One line by age meets it. No order can that serves the urgent first, and
-keeps 5 before 1:
+wait of the least urgent. One line by age meets it. No order can that serves the urgent first and
+lets no request of priority 1 pass an older one of 5 or 1:
 
 - What one queue gains by itself is what `fifo` has: better in both, on both hours, in the draw of
   priorities of the first table and in eight draws together (in single ones the p99 hangs on which
@@ -24,16 +24,15 @@ keeps 5 before 1:
   and less than 1 % on that of code. The mean wait of all is about the same in every order that does
   not look at lengths (the conservation law of E1, and a row below); so what the urgent gain beyond
   that, others pay.
-- The bound. Let an order serve the urgent first, let no request of priority 1 pass an older one of
-  5, and serve those of 1 by age. On one server: when a request r of priority 1 starts, all older
-  ones of 5 and 1, and all urgent ones that came until then, have been served since the server was
-  last idle. So r starts no earlier than at the first instant by which the server has been busy for
-  as long as those of them take that came before it. "Urgent first, all others by age" serves
-  nothing else before r, so it starts r at that very instant: no order of the kind starts any r
-  sooner. With many slots the same requests go first, but who is in the slots decides when one is
-  free; there it holds up to the few percent by which the mean wait of all differs from order to
-  order. How those of priority 1 go among themselves chooses who of them waits, and can so move
-  their p99, but not their mean, which is above the router's as well.
+- The bound, on one server. When such an order starts a request r of priority 1, it has served all
+  older ones of 5 and 1, and all urgent ones that have come, since the server was last idle. So r
+  starts no earlier than at the first instant by which the server has been busy for as long as those
+  of them take that came before it. "Urgent first, all others by age" serves nothing else before r,
+  so it starts r at that very instant: no order of the kind starts any r sooner. With many slots the
+  same requests go first, but who is in the slots decides when one is free; there it holds up to the
+  few percent by which the mean wait of all differs from order to order. Shares between tenants let
+  requests of priority 1 pass each other: that chooses who of them waits, and so moves their p99,
+  but not their mean, which is above the router's as well.
 - That bound is above the router's p99 on both hours, in each of eight draws of priorities. The
   default is further up, for it lets 5 go before 1, as its priorities say. It spends what the queue
   gains, and the wait of priority 1 up to a bound on starting, on the urgent.

@@ -34,8 +34,8 @@ Targets that were set beforehand and are judged otherwise here, each with its re
 - e6, p99 wait of the step: below a cold start, see there. Turns: at most 25 an hour, which the
   hold time guarantees; single figures hang on each draw.
 - policies, "better than least loaded in both": one line by age is, the default in urgent starts
-  alone. The p99 wait of priority 1 cannot be shorter with any order that serves the urgent first
-  and keeps 5 before 1: a bound, which is proven and measured there, is above the router's.
+  alone. No order makes the p99 wait of priority 1 as short that serves the urgent first and lets
+  none of 1 pass an older one of 5 or 1: a bound, proven and measured there, is above the router's.
 - night-live, (b): from the second window on, see there; (a) for five minutes of the thousand
   seconds that 4,000 items take, all of which `night` simulates.
 - scale: seconds are those of this machine, on one of its cores, beside whatever else it did."""
