@@ -1,8 +1,8 @@
 """Which nodes had a session when the last scheduler of this cluster ended?
 
 The next one waits for them before it dispatches anything (`core/adoption.py`): they may bring back
-what they run. Written when a node joins or is lost, which is rare; in one move, so that a crash
-leaves a whole file.
+what they run. A drained one holds nothing, and may never come back. Written when a node joins, is
+drained or is lost, which is rare; in one move, so that a crash leaves a whole file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ log = logging.getLogger(__name__)
 
 FILE: Final = "nodes.json"
 MOST: Final = 10_000
+_STAYS: Final = {
+    records.NODE_JOINED: True,
+    records.NODE_UNCORDONED: True,
+    records.NODE_LOST: False,
+    records.NODE_DRAINED: False,
+}
 
 
 class KnownNodes:
@@ -50,11 +56,14 @@ class KnownNodes:
         """Look at what the core decided."""
         changed = False
         for record in happened:
-            if record.kind == records.NODE_JOINED and record.node_id not in self._now:
+            stays = _STAYS.get(record.kind)
+            if stays is None:
+                continue
+            if not stays:
+                changed |= self._now.pop(record.node_id, self) is None
+            elif record.node_id not in self._now:
                 self._now[record.node_id] = None
                 changed = True
-            elif record.kind == records.NODE_LOST:
-                changed |= self._now.pop(record.node_id, self) is None
         if changed:
             self._write()
 
