@@ -15,6 +15,7 @@ from node_agent.engines.interface import Engine
 from node_agent.engines.registry import build_engine
 from node_agent.own_id import visible_gpus
 from node_agent.rpc.dial import DialError
+from service_kit import garbage
 from service_kit.parent import watch_stdin
 
 
@@ -45,6 +46,7 @@ async def until_drained(loaded: LoadedConfig, *, exit_with_stdin: bool) -> int:
         return EXIT_USAGE
     if exit_with_stdin:
         watch_stdin(app.on_parent_gone)
+    garbage.quieten()
     return await app.run()
 
 

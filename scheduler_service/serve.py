@@ -18,6 +18,7 @@ from scheduler_service.jobs.store import StoreDamaged
 from scheduler_service.recorded import RecordingRefused
 from scheduler_service.security.guard import GuardError
 from scheduler_service.servers import BindError
+from service_kit import garbage
 from service_kit.event_loop import loop_factory
 from service_kit.open_files import raise_limit
 from service_kit.parent import watch_stdin
@@ -65,7 +66,7 @@ async def until_stopped(loaded: LoadedConfig, *, exit_with_stdin: bool) -> None:
     identity = load_identity(loaded.config.state_dir)
     app = App(loaded.config, identity, package_version())
     addresses = await app.start()
-    _quiet_gc()
+    garbage.quieten()
     for path, origin in loaded.origins.items():
         log.debug("%s comes from %s", path, origin)
     log.info("serving", extra={"event": "scheduler_ready", **asdict(addresses)})
@@ -81,12 +82,3 @@ def _check_open_files(connections: int) -> None:
     if 0 < limit < connections:
         text = "this process may open %d files, fewer than connections (abuse.connections: %d)"
         log.warning(text, limit, connections, extra={"event": "few_open_files"})
-
-
-def _quiet_gc() -> None:
-    """What exists now lives for ever, and requests are freed by reference counts; without this a
-    full collection walks all of it many times a second under load.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)

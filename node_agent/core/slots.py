@@ -165,27 +165,28 @@ class EngineSlots:
     def free(self, dispatch_ids: Sequence[int]) -> None:
         """The engine is through with these; what it says of each comes later."""
         for dispatch_id in dispatch_ids:
-            item = self.inside.get(dispatch_id)
+            item = self.inside.pop(dispatch_id, None)
             if item is not None:
-                self._release(dispatch_id, item)
                 self.freed[dispatch_id] = item
+                self.inside_inputs -= item.inputs
+                self._give_back(item)
+        self._leave_batches(dispatch_ids)
 
     def finish(self, dispatch_id: int) -> bool:
         """The engine said what became of it. False: it did not have it."""
-        item = self.inside.get(dispatch_id)
+        item = self.inside.pop(dispatch_id, None)
         if item is None:
             return self.freed.pop(dispatch_id, None) is not None
-        self._release(dispatch_id, item)
-        return True
-
-    def _release(self, dispatch_id: int, item: Item) -> None:
-        del self.inside[dispatch_id]
-        if self.batches:
-            for batch in self.batches:
-                batch.discard(dispatch_id)
-            self.batches = [batch for batch in self.batches if batch]
         self.inside_inputs -= item.inputs
         self._give_back(item)
+        if self.batches:
+            self._leave_batches((dispatch_id,))
+        return True
+
+    def _leave_batches(self, dispatch_ids: Sequence[int]) -> None:
+        for batch in self.batches:
+            batch.difference_update(dispatch_ids)
+        self.batches = [batch for batch in self.batches if batch]
 
     def _give_back(self, item: Item) -> None:
         self.held_inputs -= item.inputs

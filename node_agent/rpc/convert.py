@@ -25,6 +25,7 @@ from node_agent.rpc.errors import reason_name
 from service_kit import wire_walk
 
 TEXT, REASONING = 0, 1  # channels
+_NOWHERE: Mapping[tuple[int, int], int] = {}  # output that begins at its start
 CHARGE_FIELD = wire.PackedDispatchItem.CHARGE_FIELD_NUMBER
 
 STATES = {
@@ -85,11 +86,13 @@ def welcomed(welcome: node.Welcome) -> ev.Welcomed:
 
 def batch_event(batch: wire.PackedDispatchBatch) -> ev.BatchReceived:
     """A batch with each of its items parsed alone."""
-    items = [_item(data, batch) for data in batch.items]
+    model = batch.model
+    items = [_item(data, batch, model) for data in batch.items]
     return ev.BatchReceived(engine_id=batch.engine_id, items=items, atomic=batch.atomic)
 
 
-def _item(data: bytes, batch: wire.PackedDispatchBatch) -> Item:
+def _item(data: bytes, batch: wire.PackedDispatchBatch, model: str) -> Item:
+    """`model`: the batch's. Each field is read once: this is on the way of every batch."""
     try:
         packed = wire.PackedDispatchItem.FromString(data)
     except DecodeError:
@@ -97,74 +100,50 @@ def _item(data: bytes, batch: wire.PackedDispatchBatch) -> Item:
     try:
         request = inference.InferenceRequest.FromString(packed.request)
     except DecodeError:
-        path = wire_walk.locate(packed.request, inference.InferenceRequest)
-        fault = _fault("request", path)
-        return _core_item(packed, request_id=packed.request_id, tenant=packed.tenant, fault=fault)
-    item = _core_item(
-        packed,
-        request_id=packed.request_id or request.request_id,
-        tenant=packed.tenant or request.tenant,
-    )
-    item.model = batch.model or request.model
-    item.payload = _payload(packed, request, batch)
-    return item
-
-
-def _core_item(
-    packed: wire.PackedDispatchItem, *, request_id: str, tenant: str, fault: Fault | None = None
-) -> Item:
-    remaining_ns = durations.to_ns(packed.remaining) if packed.HasField("remaining") else None
+        return _unreadable_request(packed)
     charge = packed.charge
-    return Item(
+    remaining_ns = durations.to_ns(packed.remaining) if packed.HasField("remaining") else None
+    continuation = packed.continuation if packed.HasField("continuation") else None
+    item = Item(
         dispatch_id=packed.dispatch_id,
         attempt=packed.attempt,
-        request_id=request_id,
-        tenant=tenant,
+        request_id=packed.request_id or request.request_id,
+        tenant=packed.tenant or request.tenant,
         output_id=packed.output_id,
+        model=model or request.model,
         cookie=packed.cookie,
         inputs=charge.inputs or 1,
         tokens=charge.tokens,
         stream=packed.stream,
         remaining_ns=remaining_ns,
-        starts=_starts(packed),
-        fault=fault,
+        starts=_NOWHERE if continuation is None else _starts(continuation),
     )
+    engine_item = engines.Item(
+        dispatch_id=item.dispatch_id,
+        attempt=item.attempt,
+        model=item.model,
+        request=request,
+        max_tokens=packed.max_tokens,
+        stream=item.stream,
+        priority=packed.priority or request.priority,
+        continuation=continuation,
+        timeout_s=None if remaining_ns is None else remaining_ns / durations.NS,
+    )
+    if packed.HasField("trace") and is_sampled(packed.trace):
+        engine_item.traceparent = packed.trace.traceparent
+        batch_trace = batch.trace if batch.HasField("trace") else None
+        item.payload = Payload(engine_item, packed.trace, batch_trace)
+    else:
+        item.payload = Payload(engine_item, None, None)
+    return item
 
 
-def _starts(packed: wire.PackedDispatchItem) -> dict[tuple[int, int], int]:
+def _starts(before: node.Continuation) -> dict[tuple[int, int], int]:
     """Where new output begins: at the end of what is continued."""
-    if not packed.HasField("continuation"):
-        return {}
-    before = packed.continuation
     return {
         (0, TEXT): len(before.text.encode()),
         (0, REASONING): len(before.reasoning.encode()),
     }
-
-
-def _payload(
-    packed: wire.PackedDispatchItem,
-    request: inference.InferenceRequest,
-    batch: wire.PackedDispatchBatch,
-) -> Payload:
-    sampled = packed.HasField("trace") and is_sampled(packed.trace)
-    item = engines.Item(
-        dispatch_id=packed.dispatch_id,
-        attempt=packed.attempt,
-        model=batch.model or request.model,
-        request=request,
-        max_tokens=packed.max_tokens,
-        stream=packed.stream,
-        priority=packed.priority or request.priority,
-        continuation=packed.continuation if packed.HasField("continuation") else None,
-        timeout_s=durations.to_s(packed.remaining) if packed.HasField("remaining") else None,
-        traceparent=packed.trace.traceparent if sampled else "",
-    )
-    return Payload(
-        item=item,
-        trace=packed.trace if sampled else None,
-        batch_trace=batch.trace if sampled and batch.HasField("trace") else None,
-    )
 
 
 def is_sampled(trace: types.TraceContext) -> bool:
@@ -174,6 +153,23 @@ def is_sampled(trace: types.TraceContext) -> bool:
         return bool(int(flags, 16) & 1) if len(trace.traceparent) >= 55 else False
     except ValueError:
         return False
+
+
+def _unreadable_request(packed: wire.PackedDispatchItem) -> Item:
+    """An item whose request is no message."""
+    charge = packed.charge
+    return Item(
+        dispatch_id=packed.dispatch_id,
+        attempt=packed.attempt,
+        request_id=packed.request_id,
+        tenant=packed.tenant,
+        output_id=packed.output_id,
+        cookie=packed.cookie,
+        inputs=charge.inputs or 1,
+        tokens=charge.tokens,
+        stream=packed.stream,
+        fault=_fault("request", wire_walk.locate(packed.request, inference.InferenceRequest)),
+    )
 
 
 def _unreadable(data: bytes) -> Item:

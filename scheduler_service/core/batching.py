@@ -143,7 +143,10 @@ class _Deadlines:
 
 
 def _passes(state: State, request: Request, engine: Engine) -> bool:
-    return all(f.why_not(request, engine) is None for f in state.policies.filters)
+    for each in state.policies.filters:  # noqa: SIM110 - `all` takes twice as long, for each member
+        if each.why_not(request, engine) is not None:
+            return False
+    return True
 
 
 def alike(rules: BatchRules, one: Request, other: Request) -> bool:

@@ -45,8 +45,11 @@ class Fits:
 
     def why_not(self, request: Request, engine: Engine) -> str | None:
         """ "context" or None."""
+        tokens = request.prompt_tokens
+        if not tokens:
+            return None
         context = engine.longest(request.served_model)
-        return "context" if context and request.prompt_tokens > context else None
+        return "context" if context and tokens > context else None
 
 
 @dataclass(frozen=True, slots=True)
