@@ -177,6 +177,9 @@ class OipServer:
                     raise
                 ready = False  # it does not know that model (yet)
             model.ready = ready
+        # What was loaded or unloaded at our word while it was asked.
+        kept = {name: model for name, model in kept.items() if name not in self._dropped}
+        kept.update((n, m) for n, m in self.models.items() if n in self._asked and n not in names)
         self.models = kept
         return before != {name: model.ready for name, model in kept.items()}
 

@@ -166,6 +166,23 @@ async def test_repository_loads_and_unloads_models(server: OipServerDouble, benc
     assert (await bench.run(numbers(bench, 4))).outputs[0].tensors[0].data == b"\x08"
 
 
+async def test_look_that_began_before_brings_no_unloaded_model_back(
+    server: OipServerDouble,
+) -> None:
+    options: dict[str, Any] = {"address": server.address, "poll_interval": "1h"}
+    built = build_engine(engine_id="e", kind="oip", options=options)
+    async with serving(built, "double") as bench:
+        assert isinstance(built, OipEngine)
+        server.tells_ready.clear()
+        asked = server.asked_ready
+        look = asyncio.create_task(built.server.look())
+        await bench.sink.until(lambda: server.asked_ready > asked)
+        await built.unload_model("words")
+        server.tells_ready.set()
+        await look
+        assert [m.model for m in built.describe().models] == ["double"]
+
+
 async def test_tensor_that_does_not_fit_its_shape_is_the_callers_fault(bench: Bench) -> None:
     item = numbers(bench, 1, 2)
     item.request.tensors.tensors[0].shape[0] = 3

@@ -24,6 +24,9 @@ class OipServerDouble:
         self.fails: tuple[grpc.StatusCode, str] | None = None
         self.blocked = asyncio.Event()
         self.blocked.set()
+        self.tells_ready = asyncio.Event()
+        self.tells_ready.set()
+        self.asked_ready = 0
         self.open = 0
         self.address = ""
 
@@ -55,6 +58,8 @@ class OipServerDouble:
         return MESSAGES["ServerMetadata"](name="double", version="1")
 
     async def on_ModelReady(self, request: Any, _context: Any) -> Any:
+        self.asked_ready += 1
+        await self.tells_ready.wait()
         return MESSAGES["Ready"](ready=self.ready.get(request.name, False))
 
     async def on_RepositoryIndex(self, _request: Any, _context: Any) -> Any:
@@ -124,4 +129,5 @@ async def oip_server() -> AsyncIterator[OipServerDouble]:
         yield double
     finally:
         double.blocked.set()
+        double.tells_ready.set()
         await server.stop(None)
