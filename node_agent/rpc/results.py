@@ -119,14 +119,15 @@ def _write_timings(times: types.EngineTimings, held: Held, result: engines.Resul
 
 
 def too_large(held: Held, size: int, limit: int) -> node.ItemResult:
-    """What is sent in place of a result that no message can carry."""
+    """What is sent in place of a result that no message can carry. It would be as large on every
+    node, so it is no fault of this one, and is not tried again.
+    """
     message = item_result(held)
     del message.outputs[:]
     message.finish_reason = types.FINISH_REASON_ERROR
     message.refused = False
-    text = f"the result has {size} bytes, above the {limit} that a message may have"
+    text = f"the result has {size} bytes, above the {limit} that a message may have: ask for less"
     message.error.CopyFrom(
-        error(types.ERROR_REASON_ENGINE_ERROR, text, metadata={"limitBytes": str(limit)})
+        error(types.ERROR_REASON_REQUEST_TOO_LARGE, text, metadata={"limitBytes": str(limit)})
     )
-    message.error.retryable = False
     return message

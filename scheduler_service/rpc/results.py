@@ -150,10 +150,8 @@ def too_large(size: int, most: int) -> types_pb2.Error:
     """What is said in place of a result that no message holds: writing it would end the stream, and
     a stored one would stand before all that come after it.
     """
-    text = f"the result has {size} bytes, above the {most} that a message may have"
-    error = status.error(Reason.ENGINE_ERROR, text, metadata={"limitBytes": str(most)})
-    error.retryable = False
-    return error
+    text = f"the result has {size} bytes, above the {most} that a message may have: ask for less"
+    return status.error(Reason.REQUEST_TOO_LARGE, text, metadata={"limitBytes": str(most)})
 
 
 def failed(error: types_pb2.Error, request_id: str = "") -> bytes:

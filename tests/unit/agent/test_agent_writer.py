@@ -180,7 +180,7 @@ async def test_a_result_that_no_message_can_carry_becomes_an_error(bench: Bench)
     bench.outbox.add_result(finished(2, size=100))
     await bench.until(lambda: sum(len(m.results) for m in bench.sent) == 2)
     results = {r.dispatch_id: r for m in bench.sent for r in m.results}
-    assert results[1].error.reason == types.ERROR_REASON_ENGINE_ERROR
+    assert results[1].error.reason == types.ERROR_REASON_REQUEST_TOO_LARGE, "no fault of the node"
     assert "300" in results[1].error.message
     assert not results[1].outputs
     assert results[2].outputs

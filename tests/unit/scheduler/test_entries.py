@@ -121,7 +121,7 @@ def test_result_that_no_message_holds_is_an_error_for_who_has_not_had_it_as_delt
     kept = entry.end(command, ResultBuilder(HandClock(), max_message_bytes=most))
     whole = waiting.last("result")
     assert not streaming.last("result").HasField("error")
-    assert whole.error.reason == types_pb2.ERROR_REASON_ENGINE_ERROR
+    assert whole.error.reason == types_pb2.ERROR_REASON_REQUEST_TOO_LARGE
     assert "bytes, above the 150" in whole.error.message
     assert inference_pb2.InferenceResult.FromString(kept) == whole, "no replay brings it, either"
 
