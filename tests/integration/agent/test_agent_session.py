@@ -58,7 +58,9 @@ async def test_hello_says_who_the_node_is_and_what_it_has(
     assert hello.node_id == "n1"
     assert 1 <= len(hello.boot_id) <= 64
     assert hello.protocol_version == 1
-    assert set(hello.features) == {"load_model", "unload_model", "set_slots", "set_log_level"}
+    assert set(hello.features) == {
+        "load_model", "unload_model", "set_slots", "set_log_level", "lift_drain",
+    }  # fmt: skip
     engine = hello.descriptor.engines[0]
     assert (engine.engine_id, engine.kind, engine.slots) == ("simulated", "simulated", 3)
     assert [m.model for m in engine.models] == ["simulated"]
