@@ -43,7 +43,10 @@ def parse(argv: list[str] | None = None) -> Arguments:
     if options.engines:
         flags["engines"] = options.engines
     for name, value in options.set:
-        _put(flags, name.split("."), value)
+        try:
+            _put(flags, name.split("."), value)
+        except ValueError as fault:
+            parser.error(f"--set {name}: {fault}")
     check = options.check_config
     config = check if isinstance(check, Path) else options.config
     return Arguments(
@@ -104,8 +107,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _put(into: dict[str, Any], keys: list[str], value: Any) -> None:
+    """Raises ValueError: something on the way has a value already, or is a list."""
     for key in keys[:-1]:
         into = into.setdefault(key, {})
+        if not isinstance(into, dict):
+            how = "use --engine-option" if key == "engines" else "it has a value of its own"
+            raise ValueError(f"{key!r} takes no keys here: {how}")
     into[keys[-1]] = value
 
 

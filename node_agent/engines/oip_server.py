@@ -21,6 +21,7 @@ from node_agent.engines.oip_faults import from_status
 from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
 from node_agent.engines.oip_options import OipOptions
 from node_agent.engines.oip_parameters import set_parameter
+from node_agent.engines.told_values import MODELS_MAX, is_name
 
 log = logging.getLogger(__name__)
 
@@ -191,9 +192,10 @@ class OipServer:
             if _is_closed(error):
                 return {}
             raise
-        loaded = {model.name: model.name for model in index.models if model.state in _LOADED}
-        self.available = sorted({m.name for m in index.models} - loaded.keys())
-        return loaded
+        named = [model for model in index.models if is_name(model.name)]
+        loaded = {model.name: model.name for model in named if model.state in _LOADED}
+        self.available = sorted({m.name for m in named} - loaded.keys())[:MODELS_MAX]
+        return dict(list(loaded.items())[:MODELS_MAX])
 
     async def load_model(self, name: str, options: Mapping[str, Any]) -> None:
         """Have it loaded; return when it is ready. `options`: parameters of Triton's own.

@@ -30,15 +30,18 @@ from node_agent.engines.openai_options import OpenaiOptions
 from node_agent.engines.openai_request import Call, build_call, encode
 from node_agent.engines.openai_served import ServedModel
 from node_agent.engines.openai_server import DOWN, SERVING, OpenaiServer
+from node_agent.engines.openai_traits import below
 from node_agent.engines.openai_whole import MAX_BODY_BYTES, WholeAnswer
 from node_agent.engines.server_sent_events import read_events, stalled
 from node_agent.engines.slot_guess import SlotGuess
+from node_agent.engines.told_values import SLOTS_MAX
 from node_agent.engines.works import Work, Works
 
 ACTIVE = types_pb2.MODEL_STATE_ACTIVE
 FAILED = types_pb2.MODEL_STATE_FAILED
 LOADING = types_pb2.MODEL_STATE_LOADING
 _STALLED = types_pb2.ERROR_REASON_ENGINE_STALLED
+_UNAVAILABLE = types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE
 _NO_MODEL = types_pb2.ERROR_REASON_MODEL_NOT_FOUND
 
 
@@ -130,7 +133,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
     def _new_guess(self) -> SlotGuess:
         options, served = self._options, self._server.served
         return SlotGuess(
-            known=options.slots or served.slots,
+            known=options.slots or (served.slots and min(served.slots, SLOTS_MAX)),
             assumed=served.traits.assumed_slots,
             most=options.max_slots,
         )
@@ -184,7 +187,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
             title = server.served.traits.title
             answer = StreamedAnswer(call.choices, call.input_field, self._sink, item, title)
         else:
-            answer = WholeAnswer(call.raw_type, model.name)
+            answer = WholeAnswer(call.raw_type, model.name, call.choices)
         works.add(item, call, answer, call.inputs)
 
     async def _perform(self, work: Work[Call]) -> None:
@@ -198,7 +201,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=limit_s or None)
         try:
             async with session.post(
-                call.path, data=encode(call), headers=headers, timeout=timeout
+                below(call.path), data=encode(call), headers=headers, timeout=timeout
             ) as response:
                 if response.status != 200:
                     await self._fail(work, response)
@@ -218,6 +221,8 @@ class OpenaiEngine(ItemwiseEngine[Call]):
         error = from_response(response.status, text, work.call.input_field, engine=title)
         if error.reason == _NO_MODEL:
             self._server.models_stale()
+        elif error.reason == _UNAVAILABLE:
+            self._server.doubted = True
         raise ItemFailed(error)
 
     async def _read_stream(self, work: Work[Call], response: aiohttp.ClientResponse) -> None:
@@ -257,7 +262,9 @@ class OpenaiEngine(ItemwiseEngine[Call]):
             self._tell_change()
 
     def _on_changed(self) -> None:
-        served = self._server.served
+        server, served = self._server, self._server.served
+        if server.health != SERVING:
+            self._works.lose_waiting(server.message or "the server is not there")
         if (served.kind, served.slots) != self._guessed_for:  # another server: begin anew
             self._guessed_for = (served.kind, served.slots)
             self._guess = self._new_guess()

@@ -11,7 +11,7 @@ from batchyard.v1 import types_pb2
 from node_agent.engines.faults import from_response, unavailable, unsupported
 from node_agent.engines.interface import EngineError, ModelRefused
 from node_agent.engines.openai_served import Served
-from node_agent.engines.openai_traits import Loading
+from node_agent.engines.openai_traits import Loading, below
 
 
 def why_not(served: Served, loading: Loading | None, verb: str, model: str) -> EngineError | None:
@@ -36,7 +36,7 @@ async def change(
     """
     body = {**options, loading.name: name}
     try:
-        async with session.post(loading.path, json=body) as response:
+        async with session.post(below(loading.path), json=body) as response:
             text = await response.text(errors="replace")
     except (aiohttp.ClientError, OSError) as error:
         raise ModelRefused(unavailable(f"the server did not answer: {error!r}")) from error

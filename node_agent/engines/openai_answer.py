@@ -14,6 +14,7 @@ from batchyard.v1 import inference_pb2, types_pb2
 from node_agent.engines.faults import ItemFailed, broken, from_response
 from node_agent.engines.interface import EngineError, Item, Result, Sink
 from node_agent.engines.openai_logprobs import read_logprobs
+from node_agent.engines.told_values import count, seconds
 
 TEXT, REASONING, FIRST_TOOL = 0, 1, 16  # channels, as in TokenDeltas
 MAX_TOOL_CALLS = 1024
@@ -89,7 +90,7 @@ class StreamedAnswer:
             return
         try:
             event = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise broken(f"{self._engine} sent an event that is not JSON", "malformed") from error
         try:
             self._take_event(event, data)
@@ -128,9 +129,9 @@ class StreamedAnswer:
         timings, usage = event.get("timings"), event.get("usage")
         exact: int | None = None
         if timings:
-            exact = timings["predicted_n"]
+            exact = count(timings.get("predicted_n"))
         elif usage and len(self._choices) == 1:
-            exact = usage.get("completion_tokens")
+            exact = count(usage.get("completion_tokens"))
         for choice in event.get("choices") or ():
             self._take_choice(choice, exact)
 
@@ -138,21 +139,22 @@ class StreamedAnswer:
         progress, timings = event.get("prompt_progress"), event.get("timings")
         usage = event.get("usage")
         if progress:
-            self._input_tokens = progress["total"]
-            self._cached_tokens = progress["cache"]
-            self.prefill_left = max(0, progress["total"] - progress.get("processed", 0))
+            total, cached = count(progress.get("total")), count(progress.get("cache"))
+            self._input_tokens, self._cached_tokens = total, cached
+            self.prefill_left = max(0, (total or 0) - (count(progress.get("processed")) or 0))
         else:
             self.prefill_left = 0
         if timings:
-            self._input_tokens = timings["cache_n"] + timings["prompt_n"]
-            self._cached_tokens = timings["cache_n"]
-            self._prefill_s = timings["prompt_ms"] / 1000.0
-            self._decode_s = timings["predicted_ms"] / 1000.0
+            cached, read = count(timings.get("cache_n")), count(timings.get("prompt_n"))
+            if cached is not None and read is not None:
+                self._input_tokens, self._cached_tokens = cached + read, cached
+            self._prefill_s = seconds(timings.get("prompt_ms"))
+            self._decode_s = seconds(timings.get("predicted_ms"))
         if usage:
-            self._input_tokens = _count(usage.get("prompt_tokens"), self._input_tokens)
-            self._output_tokens = _count(usage.get("completion_tokens"), self._output_tokens)
+            self._input_tokens = _told(usage.get("prompt_tokens"), self._input_tokens)
+            self._output_tokens = _told(usage.get("completion_tokens"), self._output_tokens)
             details = usage.get("prompt_tokens_details") or {}
-            self._cached_tokens = _count(details.get("cached_tokens"), self._cached_tokens)
+            self._cached_tokens = _told(details.get("cached_tokens"), self._cached_tokens)
 
     def _take_choice(self, event: dict[str, Any], exact: int | None) -> None:
         index = event.get("index") or 0
@@ -186,7 +188,7 @@ class StreamedAnswer:
         number = call.get("index")
         if number is None:  # whole calls in one event come without a number
             number = len(choice.calls)
-        if not 0 <= number < MAX_TOOL_CALLS:
+        if type(number) is not int or not 0 <= number < MAX_TOOL_CALLS:
             raise ValueError(f"tool call {number}")
         function = call.get("function") or {}
         if number not in choice.calls:
@@ -238,8 +240,9 @@ def _called(head: types_pb2.ToolCall, arguments: list[str]) -> types_pb2.ToolCal
     )
 
 
-def _count(value: object, otherwise: int | None) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else otherwise
+def _told(value: object, otherwise: int | None) -> int | None:
+    told = count(value)
+    return told if told is not None else otherwise
 
 
 def _whole_code_points(text: str) -> str:

@@ -14,7 +14,8 @@ from batchyard.v1 import types_pb2
 from node_agent.engines.openai_options import OpenaiOptions
 from node_agent.engines.openai_request import CHAT, COMPLETIONS, EMBEDDINGS
 from node_agent.engines.openai_served import Served, ServedModel
-from node_agent.engines.openai_traits import OTHER, Place, all_traits, pick
+from node_agent.engines.openai_traits import OTHER, Place, all_traits, below, pick
+from node_agent.engines.told_values import MODELS_MAX, amount, is_name
 
 _ASK_S = 5.0
 ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
@@ -31,9 +32,12 @@ class Finder:
         self._session = session
         self._options = options
         self._documents: dict[str, Any] = {}  # by path; None: not there
+        self.left_out = 0  # models of its list that no node can have
 
-    async def find(self) -> Served:
+    async def find(self, before: Served | None = None) -> Served:
         """Return what serves there, with its models, not warmed up.
+
+        `before`: what served there, for the adapters that we had it load.
 
         Raises:
             NotReady: it does not answer as a server that is up.
@@ -43,25 +47,16 @@ class Finder:
         served.traits = all_traits()[served.kind]
         facts = served.traits.facts
         served.version = str(await self._fact(facts.version) or "")
-        served.slots = _count(await self._fact(facts.slots))
-        served.context_length = _count(await self._fact(facts.context_length))
-        served.kv_capacity_tokens = _count(await self._fact(facts.kv_capacity_tokens))
+        served.slots = amount(await self._fact(facts.slots))
+        served.context_length = amount(await self._fact(facts.context_length))
+        served.kv_capacity_tokens = amount(await self._fact(facts.kv_capacity_tokens))
         sees = await self._fact(facts.images)
         served.sees = sees if isinstance(sees, bool) else None
         served.priority_on = await self._fact(facts.priority_on) is True
         served.priority_low_first = await self._fact(facts.priority_low_first) is True
+        served.added = dict(before.added) if before is not None else {}
         served.models = self._models(listed, served)
         return served
-
-    async def list_models(self, served: Served) -> dict[str, ServedModel]:
-        """Return the models that are there now; those that were there before keep their state.
-
-        Raises:
-            NotReady: it does not answer as a server that is up.
-        """
-        now = self._models(await self._list(), served)
-        known = {name: served.models.get(name, model) for name, model in now.items()}
-        return {**known, **served.asked}
 
     async def find_model(self, served: Served, name: str) -> ServedModel:
         """Return one model of its list as it is described there, not warmed up.
@@ -109,7 +104,7 @@ class Finder:
 
     async def _answers(self, path: str, body: dict[str, Any]) -> bool:
         """Whether it can do this at all; a server that is full or loads is asked again later."""
-        async with self._session.post(path, json=body) as response:
+        async with self._session.post(below(path), json=body) as response:
             text = await response.text(errors="replace")
         if response.status == 200:
             return True
@@ -130,7 +125,10 @@ class Finder:
         rows = document.get("data") if isinstance(document, dict) else None
         if status != 200 or not isinstance(rows, list):
             raise NotReady(f"it answered {status} to /v1/models, no list of models")
-        return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+        named = {row["id"]: row for row in rows if isinstance(row, dict) and is_name(row.get("id"))}
+        kept = list(named.values())[:MODELS_MAX]
+        self.left_out = len(rows) - len(kept)
+        return kept
 
     async def _kind(self, listed: list[dict[str, Any]]) -> str:
         if self._options.engine != "auto":
@@ -154,7 +152,7 @@ class Finder:
 
     async def _ask(self, path: str) -> tuple[Any, int]:
         try:
-            async with asyncio.timeout(_ASK_S), self._session.get(path) as response:
+            async with asyncio.timeout(_ASK_S), self._session.get(below(path)) as response:
                 try:
                     return await response.json(content_type=None), response.status
                 except ValueError:
@@ -172,15 +170,11 @@ class Finder:
 
 def _model(row: dict[str, Any], names: dict[str, str], served: Served) -> ServedModel:
     parent = row.get("parent")
-    base = names.get(parent, parent) if isinstance(parent, str) and parent != row["id"] else ""
-    context = served.options.context_length or _count(row.get("max_model_len"))
+    base = names.get(parent, parent) if is_name(parent) and parent != row["id"] else ""
+    context = served.options.context_length or amount(row.get("max_model_len"))
     return ServedModel(
         name=names[row["id"]],
         engine_name=row["id"],
         base=base,
         context_length=context or served.context_length,
     )
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -46,7 +46,8 @@ def _ranked(top: Mapping[str, float]) -> list[types_pb2.AlternativeToken]:
 
 def _token(row: Mapping[str, Any]) -> bytes:
     """Its bytes, which alone are right where a token is a part of a code point."""
-    return bytes(row["bytes"]) if row.get("bytes") else _bytes(row["token"])
+    spelled = row.get("bytes")
+    return bytes(spelled) if spelled and isinstance(spelled, list) else _bytes(row["token"])
 
 
 def _bytes(token: str) -> bytes:

@@ -9,10 +9,12 @@ from typing import Any
 import aiohttp
 
 from node_agent.engines.openai_served import Served
-from node_agent.engines.openai_traits import Metrics
+from node_agent.engines.openai_traits import Metrics, below
 from node_agent.engines.prometheus_text import Series, mean, read_metrics, total
+from node_agent.engines.told_values import amount, count
 
 LOOK_S = 2.0  # the longest look
+_DIGITS = 20  # of a number in a label that is read
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class Looker:
         traits = self._served.traits
         try:
             async with asyncio.timeout(LOOK_S):
-                async with self._session.get(traits.health) as response:
+                async with self._session.get(below(traits.health)) as response:
                     await response.read()
                     if response.status >= 500:
                         return False
@@ -67,13 +69,13 @@ class Looker:
     async def _text(self, path: str) -> str:
         if not path:
             return ""
-        async with self._session.get(path) as response:
+        async with self._session.get(below(path)) as response:
             return await response.text(errors="replace") if response.status == 200 else ""
 
     async def _slots(self, path: str) -> list[dict[str, Any]]:
         if not path:
             return []
-        async with self._session.get(path) as response:
+        async with self._session.get(below(path)) as response:
             try:
                 slots = await response.json() if response.status == 200 else []
             except ValueError:
@@ -118,7 +120,7 @@ def _wanted(names: Metrics) -> set[str]:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None or value < 0 else int(value)
+    return None if value is None else count(int(value))
 
 
 def _share(value: float | None) -> float | None:
@@ -127,23 +129,23 @@ def _share(value: float | None) -> float | None:
 
 def _product(found: dict[str, list[Series]], metric: str, labels: tuple[str, ...]) -> int | None:
     """The sum over the engine's processes of the product of these labels."""
-    amount = 0
+    tokens = 0
     for series in found.get(metric, ()):
         product = 1
         for label in labels:
             number = series.labels.get(label, "")
-            if not number.isdigit():
+            if not (number.isascii() and number.isdigit()):
                 return None
-            product *= int(number)
-        amount += product
-    return amount or None
+            product *= int(number[:_DIGITS])
+        tokens += product
+    return amount(tokens)
 
 
 def _add_slots(sample: Sample, slots: list[dict[str, Any]]) -> None:
     """llama.cpp's slots: idle ones keep old prompts as a cache, which costs nothing."""
     working = [slot for slot in slots if slot.get("is_processing")]
-    room = sum(slot.get("n_ctx") or 0 for slot in slots)
-    held = sum(slot.get("n_prompt_tokens") or 0 for slot in working)
+    room = sum(count(slot.get("n_ctx")) or 0 for slot in slots)
+    held = sum(count(slot.get("n_prompt_tokens")) or 0 for slot in working)
     sample.running = len(working)
     if room:
         sample.kv_utilization = min(1.0, held / room)

@@ -48,7 +48,7 @@ class Call:
     input_field: str  # of the request, for errors about the prompt
     streams: bool
     raw_type: str = ""  # content type of a raw answer; empty: not raw
-    choices: int = 1
+    choices: int = 1  # outputs of the answer
     nothing_left: bool = False  # a continuation of an output that is long enough
 
 
@@ -256,7 +256,10 @@ def _embedding(embedding: inference_pb2.EmbeddingInput, served: Served) -> Call:
     body: dict[str, Any] = {"input": list(embedding.texts), "encoding_format": "float"}
     if embedding.dimensions:
         body["dimensions"] = embedding.dimensions
-    return _call(EMBEDDINGS, body, "embedding", inputs=len(embedding.texts), streams=False)
+    texts = len(embedding.texts)
+    call = _call(EMBEDDINGS, body, "embedding", inputs=texts, streams=False)
+    call.choices = texts
+    return call
 
 
 def _raw(item: Item, served: Served) -> Call:

@@ -24,6 +24,15 @@ class ServedModel:
     chats: bool = True  # it has a chat template
     completes: bool = True
     embeds: bool = False  # it is known to embed
+    failures: int = 0  # first requests in a row that it did not answer
+    retry_at: float = 0.0  # loop time; when it is asked again after them
+
+    def renew(self, listed: ServedModel) -> bool:
+        """Take over what the server says of it now; tell whether that differs."""
+        before = (self.engine_name, self.base, self.context_length)
+        now = (listed.engine_name, listed.base, listed.context_length)
+        self.engine_name, self.base, self.context_length = now
+        return now != before
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +53,20 @@ class Served:
     models: dict[str, ServedModel] = field(default_factory=dict)  # by public name
     asked: dict[str, ServedModel] = field(default_factory=dict)  # to be loaded, not there yet
     added: dict[str, str] = field(default_factory=dict)  # public name: theirs, loaded by us
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """What it said of itself as a whole, models aside: if that differs, it is another one."""
+        return (
+            self.kind,
+            self.version,
+            self.slots,
+            self.context_length,
+            self.kv_capacity_tokens,
+            self.sees,
+            self.priority_on,
+            self.priority_low_first,
+        )
 
     @property
     def takes_images(self) -> bool:

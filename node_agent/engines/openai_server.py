@@ -36,6 +36,9 @@ DOWN = node_service_pb2.ENGINE_HEALTH_DOWN
 ACTIVE, FAILED = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_FAILED
 _SOUND_S = 60.0  # a child that lived so long did not fail in a row with the one before
 _TRIAL_S = 10.0  # for one token
+_FIND_S = 120.0  # for one that was doubted to say again what it is
+_RETRY_MAX_S = 600.0  # between two tries of a model that does not answer
+_FAILED = {"event": "engine_failed"}
 _SILENT = (NotReady, aiohttp.ClientError, OSError, TimeoutError)
 
 
@@ -72,7 +75,8 @@ class OpenaiServer:
         self.served = Served(options=options)
         self.health = STARTING
         self.message = ""
-        self.doubted = False  # a call broke off: give it nothing until it answers a look
+        self.doubted = False  # a call broke off: give it nothing until it says what it is
+        self._noted = ""
 
     @property
     def child(self) -> GuardedProcess | None:
@@ -94,7 +98,7 @@ class OpenaiServer:
         """
         options = self._options
         try:
-            self._key = options.read_key()
+            options.read_key()
             async with asyncio.timeout(options.start_timeout):
                 await self._come_up()
         except (TimeoutError, _Gone, ValueError) as error:
@@ -119,7 +123,7 @@ class OpenaiServer:
 
     def suspect_hang(self) -> None:
         """An item heard nothing for too long: no more work until a trial is answered."""
-        if self._trial_at is None and self.health == SERVING:
+        if self._trial_at is None and self.health in (SERVING, STARTING):
             now = asyncio.get_running_loop().time()
             self._trial_at, self._hung_at = now, now
             self._set_health(STALLED, "a request heard nothing for too long; it is being tried")
@@ -191,14 +195,16 @@ class OpenaiServer:
                 except _Gone as gone:
                     self._set_health(DOWN, str(gone))
                 else:
+                    log.info("openai engine: serves again", extra={"event": "engine_ready"})
                     break
 
     async def _come_up(self) -> None:
         """Return when the first model serves.
 
         Raises:
-            _Gone: the child ended.
+            _Gone: the child ended, or did not serve in time and was ended.
         """
+        limit_s, loop = self._options.start_timeout, asyncio.get_running_loop()
         if self._warming is not None:
             self._warming.cancel()
         if self.session is not None:
@@ -206,32 +212,50 @@ class OpenaiServer:
         if self._options.command:
             await self._start_child()
             self._set_health(STARTING, "")
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self.session = aiohttp.ClientSession(
-            self.address,
-            headers=headers,
+            f"{self.address}/",
             # A kept connection may be closed by the server just as it is used again.
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5.0),
         )
+        give_up_at = loop.time() + limit_s
         while True:
             try:
-                await self._find(self.session)
+                async with asyncio.timeout(limit_s):
+                    await self._find(self.session)
                 return
-            except _SILENT as error:
+            except Exception as error:
+                self._note(error)
                 connected = not isinstance(error, aiohttp.ClientConnectorError)
                 self._wait_for(connected, error)
-            if self._child is not None and self._child.exit_status is not None:
-                await self._child.wait()
-                raise _Gone(_obituary(self._child))
+            if self._child is not None:
+                await self._end_if_late(self._child, loop.time() >= give_up_at)
             await asyncio.sleep(self._options.poll_interval)
+
+    async def _end_if_late(self, child: GuardedProcess, late: bool) -> None:
+        """Raises _Gone: the child has ended, or is late, and ended for that."""
+        if child.exit_status is None and not late:
+            return
+        why = _obituary(child)
+        if child.exit_status is None:
+            why = f"the server did not serve within {self._options.start_timeout:g} s"
+            why = f"{why} and was killed; {self.message}"
+            child.kill()
+        await child.wait()
+        raise _Gone(why if late else _obituary(child))
 
     def _wait_for(self, connected: bool, error: BaseException) -> None:
         """Show why it is not there yet: it loads, or nothing listens."""
         if connected or self._options.command:
-            self._set_health(STARTING, f"{self.address}: {error}")
+            self._set_health(STARTING, f"{self.address}: {_words(error)}")
         else:
-            self._set_health(self.health, f"nothing answers at {self.address}: {error}")
+            self._set_health(self.health, f"nothing answers at {self.address}: {_words(error)}")
+
+    def _note(self, error: Exception) -> None:
+        """Log what no server should be able to cause; it is watched on all the same."""
+        if not isinstance(error, _SILENT) and repr(error) != self._noted:
+            self._noted = repr(error)
+            log.error("openai engine: cannot be read", exc_info=error, extra=_FAILED)
 
     async def _start_child(self) -> None:
         if self._child is not None:
@@ -242,8 +266,12 @@ class OpenaiServer:
         self._child = await GuardedProcess.start(command, self._options.working_directory)
 
     async def _find(self, session: aiohttp.ClientSession) -> None:
+        self._renew_key(session)
         finder = Finder(session, self._options)
-        served = await finder.find()
+        served = await finder.find(self.served)
+        if finder.left_out:
+            text = "openai engine: %d of its models are left out: odd names, or too many"
+            log.warning(text, finder.left_out, extra={"event": "engine_changed"})
         first = await self._warm_first(finder, served)
         await finder.settle_priority(served, first)
         self._finder, self.served = finder, served
@@ -253,7 +281,19 @@ class OpenaiServer:
         self._answered_at = self._models_at = now
         self._trial_at, self.doubted = None, False
         self._set_health(SERVING, "", force=True)
+        if self._warming is not None:
+            self._warming.cancel()
+            self._warming = None
         self._warm_rest()
+
+    def _renew_key(self, session: aiohttp.ClientSession) -> None:
+        """The key may be another one than when it was asked last."""
+        try:
+            key = self._options.read_key()
+        except ValueError as error:
+            raise NotReady(str(error)) from error
+        if key:
+            session.headers["Authorization"] = f"Bearer {key}"
 
     async def _warm_first(self, finder: Finder, served: Served) -> ServedModel:
         """Return the first model that answers; bases come first."""
@@ -270,11 +310,14 @@ class OpenaiServer:
         raise last
 
     def _warm_rest(self) -> None:
-        """Let the other models answer, one after the other, beside the work."""
-        served = self.served
-        settled = (ACTIVE, FAILED)
+        """Let the other models answer, one after the other, beside the work; those that failed
+        are asked again, ever more rarely.
+        """
+        served, now = self.served, asyncio.get_running_loop().time()
         waiting = [
-            m for n, m in served.models.items() if m.state not in settled and n not in served.asked
+            model
+            for name, model in served.models.items()
+            if model.state != ACTIVE and name not in served.asked and now >= model.retry_at
         ]
         if not waiting:
             return
@@ -300,30 +343,45 @@ class OpenaiServer:
                     extra={"event": "model_failed"},
                 )
                 model.state = FAILED
+                model.failures += 1
+                wait_s = self._options.models_interval * 2 ** min(model.failures, 20)
+                now = asyncio.get_running_loop().time()
+                model.retry_at = now + min(wait_s, _RETRY_MAX_S)
             self._changed()
 
     async def _watch_until_gone(self) -> str:
         """Look at it on a fixed beat; return why it is gone."""
         while True:
             await asyncio.sleep(self._options.poll_interval)
-            if self._child is not None and self._child.exit_status is not None:
-                await self._child.wait()
-                return _obituary(self._child)
-            assert self._looker is not None
             try:
-                answered = await self._look(self._looker)
-            except aiohttp.ClientConnectorError as error:
-                if self._child is None:
-                    return f"nothing answers at {self.address}: {error}"
-                answered = False
-            now = asyncio.get_running_loop().time()
-            if answered:
-                self._answered_at = now
-                await self._attend(now)
-            elif now - self._answered_at >= self._options.stall_timeout:
-                silence_s = now - self._answered_at
-                self._set_health(STALLED, f"has not answered for {silence_s:.0f} s")
-            self._give_up_on_child(now)
+                gone = await self._watch_once()
+            except Exception as error:
+                self._note(error)
+                continue
+            if gone:
+                return gone
+
+    async def _watch_once(self) -> str:
+        """Look once; return why it is gone, or nothing."""
+        if self._child is not None and self._child.exit_status is not None:
+            await self._child.wait()
+            return _obituary(self._child)
+        assert self._looker is not None
+        try:
+            answered = await self._look(self._looker)
+        except aiohttp.ClientConnectorError as error:
+            if self._child is None:
+                return f"nothing answers at {self.address}: {_words(error)}"
+            answered = False
+        now = asyncio.get_running_loop().time()
+        if answered:
+            self._answered_at = now
+            await self._attend(now)
+        elif now - self._answered_at >= self._options.stall_timeout:
+            silence_s = now - self._answered_at
+            self._set_health(STALLED, f"has not answered for {silence_s:.0f} s")
+        self._give_up_on_child(now)
+        return ""
 
     async def _look(self, looker: Looker) -> bool:
         answered = await looker.look()
@@ -334,8 +392,9 @@ class OpenaiServer:
         """It answers: clear doubts, try it if it hung, see which models it has."""
         assert self.session is not None
         try:
-            if self.doubted:
-                await self._find(self.session)  # it may be another one by now
+            if self.doubted:  # it may be another one by now
+                async with asyncio.timeout(self._options.first_token_timeout or _FIND_S):
+                    await self._find(self.session)
             elif self._trial_at is not None:
                 if now >= self._trial_at:
                     self._trial_at = now + self._options.trial_interval
@@ -345,11 +404,18 @@ class OpenaiServer:
             elif now - self._models_at >= self._options.models_interval:
                 await self._list_models(now)
         except _SILENT as error:
-            log.info("openai engine: %s", error, extra={"event": "engine_changed"})
+            log.info("openai engine: %s", _words(error), extra={"event": "engine_changed"})
+            if self.doubted and isinstance(error, TimeoutError):
+                self.suspect_hang()
+            elif self.doubted:
+                self._set_health(STARTING, f"{self.address}: {_words(error)}")
 
     async def _try_again(self) -> None:
         """One token, within seconds, from the model that has been shown to serve."""
-        model = next(m for m in self.served.models.values() if m.state == ACTIVE)
+        model = next((m for m in self.served.models.values() if m.state == ACTIVE), None)
+        if model is None:  # it has others by now
+            self.doubted = True
+            return
         assert self._finder is not None
         async with asyncio.timeout(min(_TRIAL_S, self._options.first_token_timeout or _TRIAL_S)):
             await self._finder.warm_up(model)
@@ -357,13 +423,21 @@ class OpenaiServer:
         self._set_health(SERVING, "")
 
     async def _list_models(self, now: float) -> None:
-        assert self._finder is not None
+        """See whether it is the same as before, and which models it has."""
+        assert self.session is not None
         self._models_at = now
-        models = await self._finder.list_models(self.served)
-        if models.keys() != self.served.models.keys():
-            self.served.models = models
+        served = self.served
+        found = await Finder(self.session, self._options).find(served)
+        if found.told != served.told:  # another one, that came too quickly to be missed
+            self.doubted = True
+            return
+        models = {name: served.models.get(name, model) for name, model in found.models.items()}
+        renewed = [models[name].renew(model) for name, model in found.models.items()]
+        models |= served.asked
+        if any(renewed) or models.keys() != served.models.keys():
+            served.models = models
             self._changed()
-            self._warm_rest()
+        self._warm_rest()
 
     def _give_up_on_child(self, now: float) -> None:
         if self._child is None or self.health != STALLED:
@@ -386,6 +460,13 @@ class OpenaiServer:
 
 def _obituary(child: GuardedProcess) -> str:
     return f"the server's process {child.how_it_ended()}"
+
+
+def _words(error: BaseException) -> str:
+    """What it says, in words for people."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return str(error.strerror or error.os_error)
+    return str(error) or "it does not answer in time"
 
 
 class _Gone(Exception):

@@ -104,6 +104,11 @@ def all_traits() -> dict[str, Traits]:
     return {kind: Traits.model_validate(row) for kind, row in table.items()}
 
 
+def below(path: str) -> str:
+    """`path` as it is asked for at a server whose root may be a path itself."""
+    return path.lstrip("/")
+
+
 def pick(document: object, key: str) -> Any:
     """Return the value at the dotted `key`; None: it is not there."""
     for part in key.split("."):

@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_END = 1e18  # NaN is not below it, either
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,7 +35,7 @@ def read_metrics(text: str, wanted: Container[str]) -> dict[str, list[Series]]:
             value = float(rest.split()[0])
         except (IndexError, ValueError):
             continue
-        if math.isfinite(value):
+        if abs(value) < _END:
             found.setdefault(name, []).append(Series(value, labels))
     return found
 

@@ -67,7 +67,12 @@ def report(
     )
     for engine_id, care in engines.items():
         load = message.engines.add()
-        _fill_load(load, care)
+        try:
+            _fill_load(load, care)
+        except (OverflowError, TypeError, ValueError) as fault:  # the others have theirs to tell
+            load.Clear()
+            load.engine_id = engine_id
+            load.message = f"what it says of itself cannot be sent: {fault}"
         load.running_dispatch_ids.extend(ledger.running[engine_id])
         load.waiting_dispatch_ids.extend(ledger.waiting[engine_id])
     if sample is not None:

@@ -33,15 +33,31 @@ def is_complete(result: engines.Result) -> bool:
 def item_result(held: Held, message: node.ItemResult | None = None) -> node.ItemResult:
     """The result of a finished item, without output that went out as deltas.
 
+    What an engine answered and no message can hold makes it an ENGINE_ERROR: never a fault of the
+    session, which all other items share.
+
     Args:
         held: the item.
         message: an empty one to write it into; None: a new one.
     """
+    if message is None:
+        message = node.ItemResult()
+    try:
+        _write(message, held)
+    except (OverflowError, TypeError, ValueError) as fault:
+        message.Clear()
+        message.dispatch_id, message.attempt = held.item.dispatch_id, held.item.attempt
+        message.finish_reason = types.FINISH_REASON_ERROR
+        text = f"the engine answered what no message can hold: {fault}"
+        malformed = {"engineStatus": "malformed"}
+        message.error.CopyFrom(error(types.ERROR_REASON_ENGINE_ERROR, text, metadata=malformed))
+    return message
+
+
+def _write(message: node.ItemResult, held: Held) -> None:
     outcome = held.outcome
     assert outcome is not None, "only finished items have a result"
     result = outcome.result if isinstance(outcome.result, engines.Result) else None
-    if message is None:
-        message = node.ItemResult()
     item = held.item
     message.dispatch_id = item.dispatch_id
     message.attempt = item.attempt
@@ -62,7 +78,6 @@ def item_result(held: Held, message: node.ItemResult | None = None) -> node.Item
             message.outputs.extend(result.outputs)
         complete = outcome.kind is OutcomeKind.ENGINE and is_complete(result)
         _add_usage(message.usage, result, partial=not complete)
-    return message
 
 
 def _add_error(message: node.ItemResult, result: engines.Result) -> None:

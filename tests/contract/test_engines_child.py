@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,6 +19,7 @@ from tests.unit.engines.recording_sink import Bench, joined, serving
 
 SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
 STALLED = node_service_pb2.ENGINE_HEALTH_STALLED
+STARTING = node_service_pb2.ENGINE_HEALTH_STARTING
 DOWN = node_service_pb2.ENGINE_HEALTH_DOWN
 COMMAND = [sys.executable, "-m", "tests.unit.engines.hostile_server", "{port}"]
 
@@ -111,3 +113,24 @@ async def test_server_that_cannot_start_says_why(command: tuple[str, ...], words
     with pytest.raises(EngineStartError, match=words):
         await built.start(Bench(built, "m").sink)
     await built.stop(0)
+
+
+async def test_server_that_comes_back_and_never_serves_is_started_anew(tmp_path: Path) -> None:
+    """Of three starts the second one hangs: the limit of the first start holds for it, too."""
+    starts = tmp_path / "starts"
+    script = (
+        "import pathlib, sys, time\n"
+        "log = pathlib.Path(sys.argv[2])\n"
+        "number = len(log.read_text()) if log.exists() else 0\n"
+        "log.write_text('x' * (number + 1))\n"
+        "if number == 1: time.sleep(3600)\n"
+        "import asyncio, tests.unit.engines.hostile_server as server\n"
+        "asyncio.run(server._serve(int(sys.argv[1])))\n"
+    )
+    command = (sys.executable, "-c", script, "{port}", str(starts))
+    async with serving(engine(*command, start_timeout="5s"), "m") as bench:
+        os.kill(server_of(bench).pid, signal.SIGKILL)
+        await until_health(bench, STARTING)
+        await bench.sink.until(lambda: "did not serve within 5 s" in bench.engine.load().message)
+        await until_health(bench, SERVING)
+        assert len(starts.read_text()) == 3

@@ -378,3 +378,128 @@ async def test_what_a_server_cannot_do_is_refused_by_name(server: HostileServer)
             assert error is not None
             assert error.reason == types_pb2.ERROR_REASON_UNSUPPORTED_FEATURE
             assert error.metadata == {"feature": next(iter(params))}
+
+
+async def test_server_may_stand_below_a_path() -> None:
+    """As behind a gateway: every one of its addresses begins with it."""
+    server = HostileServer()
+    await server.start("/models/openai")
+    try:
+        async with serving(engine(f"{server.url}/v1"), "m") as bench:
+            assert bench.engine.load().running == 0
+            assert (await bench.run(bench.item())).error is None
+    finally:
+        await server.stop()
+
+
+async def test_what_cannot_be_read_of_a_server_never_ends_the_watch_over_it(
+    server: HostileServer,
+) -> None:
+    """Odd metrics are unknown; the end of the server and its return are still seen."""
+    async with serving(engine(server.url), "m") as bench:
+        server.metrics = (
+            "vllm:num_requests_running 1e300\nvllm:num_requests_running 1e308\n"
+            "vllm:num_requests_waiting -1\nvllm:kv_cache_usage_perc NaN\n"
+            'vllm:cache_config_info{block_size="\u00b2",num_gpu_blocks="999999999999"} 1\n'
+        )
+        await bench.sink.until(lambda: bench.engine.load().running is None)
+        load = bench.engine.load()
+        assert (load.waiting, load.kv_utilization) == (None, None)
+        assert not bench.engine.describe().HasField("kv_capacity_tokens")
+        await server.stop()
+        await until_health(bench, DOWN)
+        server.metrics = ""
+        await server.start()
+        await until_health(bench, SERVING)
+
+
+async def test_model_that_did_not_answer_once_is_asked_again(server: HostileServer) -> None:
+    failed, active = types_pb2.MODEL_STATE_FAILED, types_pb2.MODEL_STATE_ACTIVE
+    server.models.append({"id": "late"})
+    server.refuses["late"] = 503
+    async with serving(engine(server.url), "m") as bench:
+        await bench.sink.until(lambda: bench.engine.load().model_states["late"] == failed)
+        server.refuses.clear()
+        await bench.sink.until(lambda: bench.engine.load().model_states["late"] == active)
+
+
+async def test_engine_that_hung_and_has_other_models_now_serves_them(
+    server: HostileServer,
+) -> None:
+    options = {"first_token_timeout": "200ms", "trial_interval": "50ms"}
+    async with serving(engine(server.url, **options), "m") as bench:
+        server.hangs = True
+        (dispatch_id,) = bench.submit(bench.item())
+        await bench.sink.until(lambda: server.open == 1)
+        server.models = [{"id": "other"}]
+        await bench.sink.until(lambda: "other" in bench.engine.load().model_states)
+        assert (await bench.sink.end(dispatch_id)).error is not None
+        await until_health(bench, STALLED)
+        server.hangs = False
+        await until_health(bench, SERVING)
+        bench.model = "other"
+        await bench.sink.until(
+            lambda: bench.engine.load().model_states["other"] == types_pb2.MODEL_STATE_ACTIVE
+        )
+        assert (await bench.run(bench.item())).error is None
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "api_key_file"), (503, "answered 503")])
+async def test_server_that_refuses_our_calls_gets_none_until_it_answers(
+    server: HostileServer, status: int, words: str
+) -> None:
+    async with serving(engine(server.url), "m") as bench:
+        server.refuses["m"] = status
+        assert (await reason_of(bench, "x"))[1]
+        await until_health(bench, STARTING)
+        assert words in bench.engine.load().message
+        server.refuses.clear()
+        await until_health(bench, SERVING)
+        assert (await bench.run(bench.item())).error is None
+
+
+async def test_server_that_became_another_between_two_looks_is_noticed(
+    server: HostileServer,
+) -> None:
+    async with serving(engine(server.url), "m") as bench:
+        server.models[0]["max_model_len"] = 512
+        await bench.sink.until(lambda: bench.engine.describe().models[0].context_length == 512)
+        assert bench.engine.load().model_states["m"] == types_pb2.MODEL_STATE_ACTIVE
+        server.owner = "library"
+        await bench.sink.until(lambda: bench.engine.describe().version.startswith("Ollama"))
+        await until_health(bench, SERVING)
+        assert bench.engine.describe().slots == 1
+
+
+async def test_counts_that_no_message_can_hold_are_unknown(server: HostileServer) -> None:
+    """Behaviour 29: one odd answer costs neither its item nor the session of all others."""
+    async with serving(engine(server.url), "m") as bench:
+        for odd in (2**70, "7", -1, 1.5, None):
+            server.usage = {"prompt_tokens": odd, "completion_tokens": odd}
+            result = await bench.run(bench.item())
+            assert result.error is None
+            assert result.input_tokens is None
+            assert result.output_tokens == len(TEXT)  # counted
+
+
+async def test_vectors_are_as_many_as_texts_and_made_of_numbers(server: HostileServer) -> None:
+    texts = inference_pb2.EmbeddingInput(texts=["a", "b"])
+    async with serving(engine(server.url), "m") as bench:
+        for vectors in ([], [[1.0]], [[1.0]] * 3, [[1.0], []], [[1.0], [1e60]]):
+            server.vectors = vectors
+            request = inference_pb2.InferenceRequest(embedding=texts)
+            error = (await bench.run(bench.item(request=request))).error
+            assert error is not None
+            assert error.reason == types_pb2.ERROR_REASON_ENGINE_ERROR
+
+
+async def test_models_whose_names_no_node_can_tell_are_left_out(server: HostileServer) -> None:
+    """The scheduler would refuse the whole node."""
+    odd = ["", "x" * 257, "\ud800", "two\nlines", "m"]
+    server.models += [{"id": name, "max_model_len": 2**40} for name in odd]
+    async with serving(engine(server.url), "m") as bench:
+        (model,) = bench.engine.describe().models
+        assert model.model == "m"
+        assert not model.HasField("context_length")
+        server.models += [{"id": f"m{i}"} for i in range(1500)]
+        await bench.sink.until(lambda: len(bench.engine.describe().models) == 500)

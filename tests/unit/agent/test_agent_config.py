@@ -251,6 +251,16 @@ def test_check_config_takes_a_file() -> None:
     assert (parsed.check, parsed.config) == (True, Path("b.yaml"))
 
 
+@pytest.mark.parametrize("setting", ["engines.0.slots=1", "labels.x.y=1"])
+def test_a_setting_inside_what_is_no_section_is_a_usage_error(
+    setting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        arguments.parse(["--engine", "simulated", "--label", "x=1", "--set", setting])
+    assert caught.value.code == 2
+    assert "takes no keys here" in capsys.readouterr().err
+
+
 def test_an_engine_option_without_an_engine_is_a_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,12 @@ from batchyard.v1 import inference_pb2 as inference
 from batchyard.v1 import node_service_pb2 as node
 from batchyard.v1 import types_pb2 as types
 from batchyard.wire.v1 import wire_pb2 as wire
-from node_agent.core import Held, Item, ItemState, Outcome, OutcomeKind
-from node_agent.engines.interface import EngineError, Result
+from node_agent.core import Agent, Held, Item, ItemState, Outcome, OutcomeKind
+from node_agent.engine_care import EngineCare
+from node_agent.engines.interface import EngineError, Load, Result
+from node_agent.engines.registry import build_engine
 from node_agent.rpc import convert, errors
+from node_agent.rpc.report import report
 from node_agent.rpc.results import is_complete, item_result
 
 TRACE = f"00-{'ab' * 16}-{'cd' * 8}-"
@@ -161,6 +166,43 @@ def test_a_stop_that_nobody_asked_for_has_an_error() -> None:
     assert not is_complete(result)
     message = item_result(held(Outcome(OutcomeKind.ENGINE, result=result)))
     assert message.error.reason == types.ERROR_REASON_ENGINE_ERROR
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"input_tokens": 2**70},
+        {"output_tokens": "7"},
+        {"prefill_s": float("inf")},
+        {"outputs": [7]},
+    ],
+)
+def test_answer_that_no_message_can_hold_is_the_engines_error(odd: dict[str, Any]) -> None:
+    """Written into the session's message it must not cost the session, nor the agent."""
+    result = Result(finish_reason=types.FINISH_REASON_STOP, **odd)
+    message = item_result(held(Outcome(OutcomeKind.ENGINE, result=result)))
+    assert (message.dispatch_id, message.attempt) == (1, 2)
+    assert message.finish_reason == types.FINISH_REASON_ERROR
+    assert message.error.reason == types.ERROR_REASON_ENGINE_ERROR
+    assert not message.outputs
+
+
+def test_load_that_no_message_can_hold_is_left_out() -> None:
+    """The node's report goes on, with what the other engines say."""
+    cares = {
+        name: EngineCare(
+            name, build_engine(engine_id=name, kind="simulated", options={"models": ["m"]})
+        )
+        for name in ("odd", "sound")
+    }
+    spoilt = cares["odd"].engine
+    load = Load(health=node.ENGINE_HEALTH_SERVING, running=2**40)
+    spoilt.load = lambda: load  # type: ignore[method-assign]
+    core = Agent([care.spec for care in cares.values()])
+    odd, sound = report(core, cares, None).engines
+    assert (odd.engine_id, odd.HasField("running")) == ("odd", False)
+    assert "cannot be sent" in odd.message
+    assert (sound.engine_id, sound.HasField("running")) == ("sound", True)
 
 
 def test_every_reason_that_an_agent_gives_has_a_code() -> None:

@@ -31,6 +31,10 @@ class HostileServer:
         self.loading = 0  # requests that are still answered with 503
         self.hangs = False
         self.runs_at_once = 1000
+        self.metrics = ""  # what it tells of its load; empty: the truth
+        self.usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 11}
+        self.refuses: dict[str, int] = {}  # status of every answer, by model
+        self.vectors: list[list[float]] | None = None  # None: one for each text
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.open = 0
@@ -39,22 +43,23 @@ class HostileServer:
         self._runner: web.AppRunner | None = None
         self._port = 0
 
-    async def start(self) -> None:
+    async def start(self, root: str = "") -> None:
+        """Serve at the path `root`."""
         app = web.Application()
-        app.router.add_get("/health", self._health)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_post("/v1/chat/completions", self._generate)
-        app.router.add_post("/v1/completions", self._generate)
-        app.router.add_post("/v1/embeddings", self._embed)
-        app.router.add_post("/v1/load_lora_adapter", self._load)
-        app.router.add_post("/v1/unload_lora_adapter", self._unload)
+        app.router.add_get(f"{root}/health", self._health)
+        app.router.add_get(f"{root}/v1/models", self._models)
+        app.router.add_get(f"{root}/metrics", self._metrics)
+        app.router.add_post(f"{root}/v1/chat/completions", self._generate)
+        app.router.add_post(f"{root}/v1/completions", self._generate)
+        app.router.add_post(f"{root}/v1/embeddings", self._embed)
+        app.router.add_post(f"{root}/v1/load_lora_adapter", self._load)
+        app.router.add_post(f"{root}/v1/unload_lora_adapter", self._unload)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
         self._port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{self._port}"
+        self.url = f"http://127.0.0.1:{self._port}{root}"
 
     async def stop(self) -> None:
         """Be gone; `start` brings it back at the same port."""
@@ -71,7 +76,8 @@ class HostileServer:
     async def _metrics(self, _: web.Request) -> web.Response:
         running = min(self.open, self.runs_at_once)
         return web.Response(
-            text=f'vllm:num_requests_running{{engine="0"}} {running}\n'
+            text=self.metrics
+            or f'vllm:num_requests_running{{engine="0"}} {running}\n'
             f'vllm:num_requests_waiting{{engine="0"}} {self.open - running}\n'
             'vllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1.0\n'
         )
@@ -95,7 +101,9 @@ class HostileServer:
         body = await request.json()
         self.bodies.append(body)
         texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
-        rows = [{"index": i, "embedding": [float(i), 0.5]} for i in range(len(texts))]
+        vectors = [[float(i), 0.5] for i in range(len(texts))]
+        vectors = vectors if self.vectors is None else self.vectors
+        rows = [{"index": i, "embedding": vector} for i, vector in enumerate(vectors)]
         return web.json_response({"data": rows[::-1], "usage": {"prompt_tokens": 3}})
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
@@ -105,6 +113,8 @@ class HostileServer:
             return _error(503, "Loading model")
         if body.get("priority") and not self.takes_priority:
             return _error(400, "priority is not supported")
+        if body["model"] in self.refuses:
+            return _error(self.refuses[body["model"]], "told to")
         if body["model"] not in [row["id"] for row in self.models]:
             return _error(404, f"The model `{body['model']}` does not exist.")
         prompt = _prompt(body)
@@ -134,12 +144,12 @@ class HostileServer:
             return web.json_response({**_event("", "stop"), "model": body["model"], "odd": 2**60})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        async for part in _script(word, body):
+        async for part in _script(word, body, self.usage):
             await response.write(part)
         return response
 
 
-async def _script(word: str, body: dict[str, Any]) -> AsyncIterator[bytes]:
+async def _script(word: str, body: dict[str, Any], usage: dict[str, Any]) -> AsyncIterator[bytes]:
     if word == "bytes":
         for byte in b"".join([*map(_sse, map(_event, TEXT)), _sse(_event("", "stop"))]):
             yield bytes([byte])
@@ -164,7 +174,6 @@ async def _script(word: str, body: dict[str, Any]) -> AsyncIterator[bytes]:
     elif word != "broken":
         yield _sse(_event("", "stop"))
         if word != "nousage" and body.get("stream_options"):
-            usage = {"prompt_tokens": 7, "completion_tokens": 11}
             yield _sse({"choices": [], "usage": usage})
         yield b"data: [DONE]\n\n"
 

@@ -11,6 +11,7 @@ from batchyard.v1 import inference_pb2, types_pb2
 from node_agent.engines.faults import ItemFailed
 from node_agent.engines.interface import Item
 from node_agent.engines.openai_answer import StreamedAnswer
+from node_agent.engines.openai_whole import WholeAnswer
 from node_agent.engines.server_sent_events import EventDecoder
 
 TEXT = "长城 is 10,000 里 🙂👩‍👩‍👧 long"
@@ -187,6 +188,37 @@ def test_usage_may_come_at_the_end_or_never() -> None:
     assert (result.input_tokens, result.output_tokens) == (None, 1)  # not 0: unknown
 
 
+def test_counts_that_make_no_sense_are_unknown() -> None:
+    """Their texts count all the same; no count is larger than a message can hold."""
+    for odd in (2**40, -1, "9", 1.5, None, True):
+        choice = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}
+        timings = dict.fromkeys(("cache_n", "prompt_n", "predicted_n"), odd)
+        timings |= dict.fromkeys(("prompt_ms", "predicted_ms"), "-1")
+        progress = {"total": odd, "cache": odd, "processed": odd}
+        usage = {"prompt_tokens": odd, "completion_tokens": odd}
+        event = {
+            "choices": [choice], "timings": timings, "prompt_progress": progress, "usage": usage
+        }  # fmt: skip
+        answer, deltas = read(stream(json.dumps(event)), 50)
+        assert deltas == [(0, 0, "a", 1)]
+        assert answer.prefill_left == 0
+        result = answer.result(types_pb2.FINISH_REASON_STOP, None)
+        assert (result.input_tokens, result.output_tokens) == (None, 1)
+        assert (result.prefill_s, result.decode_s) == (None, None)
+
+
+def test_raw_answer_is_valid_json_whatever_the_server_wrote() -> None:
+    """Half a code point stays spelled; what is no number is the engine's fault."""
+    answer = WholeAnswer("application/json", "m", 1)
+    answer.take(b'{"text": "\\ud83d", "usage": {"prompt_tokens": "7"}}')
+    result = answer.result(types_pb2.FINISH_REASON_STOP, None)
+    assert json.loads(result.outputs[0].raw.data.decode())["text"] == "\ud83d"
+    assert result.input_tokens is None
+    for odd in (b'{"x": NaN}', b'{"x": 1e999}', b"[" * 100_000):
+        with pytest.raises(ItemFailed, match="unknown form"):
+            answer.take(odd)
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -199,6 +231,8 @@ def test_usage_may_come_at_the_end_or_never() -> None:
         '{"choices": [{"delta": {"content": 9}}]}',
         '{"choices": [{"delta": {"tool_calls": [{"index": 2000, "function": {"name": "x"}}]}}]}',
         '{"choices": [{"finish_reason": "abort"}]}',
+        '{"choices": [{"delta": {"tool_calls": [{"index": 1.0, "function": {"name": "x"}}]}}]}',
+        pytest.param("[" * 100_000, id="nested without end"),
         '{"error": "out of order"}',
     ],
 )
