@@ -15,12 +15,14 @@ from typing import Final
 
 from scheduler_service.core import records
 from scheduler_service.core.records import Record
+from scheduler_service.core.types import SECOND, Duration, Instant
 from scheduler_service.state_file import replace_document
 
 log = logging.getLogger(__name__)
 
 FILE: Final = "nodes.json"
 MOST: Final = 10_000
+AGAIN: Final[Duration] = 10 * SECOND  # after a write that failed, as on a full disk
 _STAYS: Final = {
     records.NODE_JOINED: True,
     records.NODE_UNCORDONED: True,
@@ -36,6 +38,7 @@ class KnownNodes:
         self._path = state_dir / FILE
         self.before = self._read()
         self._now: dict[str, None] = {}
+        self._again_at: Instant = 0  # the last write failed: try once more then
 
     def _read(self) -> frozenset[str]:
         try:
@@ -54,7 +57,7 @@ class KnownNodes:
 
     def __call__(self, happened: Sequence[Record]) -> None:
         """Look at what the core decided."""
-        changed = False
+        changed = self._again_at != 0 and bool(happened) and happened[-1].at >= self._again_at
         for record in happened:
             stays = _STAYS.get(record.kind)
             if stays is None:
@@ -65,12 +68,14 @@ class KnownNodes:
                 self._now[record.node_id] = None
                 changed = True
         if changed:
-            self._write()
+            self._write(happened[-1].at)
 
-    def _write(self) -> None:
+    def _write(self, now: Instant) -> None:
+        self._again_at = 0
         try:
             replace_document(self._path, {"nodes": list(self._now)[:MOST]})
         except OSError as fault:
+            self._again_at = now + AGAIN
             log.warning(
                 "%s cannot be written: %s", self._path, fault, extra={"event": "state_not_written"}
             )

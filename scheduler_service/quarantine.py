@@ -20,7 +20,7 @@ from typing import Final
 
 from scheduler_service.clock import Clock
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.core.types import Duration, Request
+from scheduler_service.core.types import SECOND, Duration, Instant, Request
 from scheduler_service.rpc.convert import Parsed, fingerprint
 from scheduler_service.rpc.validate import Refused
 from scheduler_service.state_file import replace_document
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 FILE: Final = "quarantine.json"
 MOST: Final = 1024  # bodies; the oldest goes
+AGAIN: Final[Duration] = 10 * SECOND  # after a write that failed, as on a full disk
 
 Likeness = tuple[str, int]  # model, length of the input
 
@@ -53,6 +54,7 @@ class Quarantine:
         self._keep_for_s = keep_for / 1e9
         self._bodies: OrderedDict[str, Body] = OrderedDict()  # by hash, the oldest first
         self.alike: dict[Likeness, int] = {}  # how many there are of each kind
+        self._again_at: Instant = 0  # the last write failed: then the next request tries once more
         self._load()
 
     def __len__(self) -> int:
@@ -64,6 +66,8 @@ class Quarantine:
         Raises:
             Refused: POISONED.
         """
+        if self._again_at and self._clock.now() >= self._again_at:
+            self._save()
         if _likeness(parsed.request) not in self.alike:
             return
         body = self._bodies.get(fingerprint(parsed.data).hex())
@@ -136,12 +140,14 @@ class Quarantine:
     def _save(self) -> None:
         if self._path is None:
             return
+        self._again_at = 0
         bodies = [[d, b.model, b.length, b.until_s] for d, b in self._bodies.items()]
         try:
             replace_document(self._path, {"bodies": bodies})
         except OSError as fault:
+            self._again_at = self._clock.now() + AGAIN
             log.warning(
-                "%s cannot be written: %s; a restart forgets it",
+                "%s cannot be written: %s; until it can, a restart forgets it",
                 self._path,
                 fault,
                 extra={"event": "state_not_written"},

@@ -12,7 +12,7 @@ from batchyard.v1 import inference_pb2
 from scheduler_service.core.outcomes import Reason
 from scheduler_service.core.types import NEVER, SECOND
 from scheduler_service.policies.task_types import TaskTypes
-from scheduler_service.quarantine import FILE, MOST, Quarantine
+from scheduler_service.quarantine import AGAIN, FILE, MOST, Quarantine
 from scheduler_service.rpc.convert import Converter, Parsed
 from scheduler_service.rpc.validate import Limits, Refused
 from tests.unit.scheduler.small_world import HandClock
@@ -112,10 +112,20 @@ def test_damaged_file_stops_no_scheduler(
     assert len(json.loads((tmp_path / FILE).read_text())["bodies"]) == 1
 
 
-def test_full_disk_keeps_it_in_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_keeps_it_in_memory_until_it_can_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / FILE).mkdir()
+    clock = HandClock()
     with caplog.at_level(logging.WARNING):
-        quarantine = condemned(tmp_path, HandClock())
+        quarantine = condemned(tmp_path, clock)
     assert "cannot be written" in caplog.text
     with pytest.raises(Refused):
         quarantine.check(parsed()[0])
+    (tmp_path / FILE).rmdir()
+    quarantine.check(parsed("potion")[0])
+    assert not (tmp_path / FILE).exists(), "not with each request"
+    clock.instant += AGAIN
+    quarantine.check(parsed("potion")[0])
+    with pytest.raises(Refused):
+        Quarantine(tmp_path, clock).check(parsed()[0])
