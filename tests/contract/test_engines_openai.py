@@ -466,9 +466,9 @@ async def test_server_that_became_another_between_two_looks_is_noticed(
         await bench.sink.until(lambda: bench.engine.describe().models[0].context_length == 512)
         assert bench.engine.load().model_states["m"] == types_pb2.MODEL_STATE_ACTIVE
         server.owner = "library"
-        await bench.sink.until(lambda: bench.engine.describe().version.startswith("Ollama"))
+        await bench.sink.until(lambda: bench.engine.describe().slots == 1)
+        assert bench.engine.describe().version.startswith("Ollama")
         await until_health(bench, SERVING)
-        assert bench.engine.describe().slots == 1
 
 
 async def test_counts_that_no_message_can_hold_are_unknown(server: HostileServer) -> None:
