@@ -20,20 +20,41 @@ _EXTRA_COST: Final = 64
 
 
 class _Row:
-    """Merged output of one (choice, channel) of a call."""
+    """Merged output of one (choice, channel) of a call. The first of a call stands for the call, so
+    that one which speaks in one channel, as most do, is one object.
+    """
 
-    __slots__ = ("call_id", "channel", "choice", "offset", "parts", "token_ids", "tokens")
+    __slots__ = (
+        "call_id", "channel", "choice", "extras", "offset", "others", "parts", "token_ids",
+        "tokens", "waiting",
+    )  # fmt: skip
 
-    def __init__(
-        self, call_id: int, choice: int, channel: int, offset: int, text: str, tokens: int
-    ) -> None:
+    def __init__(self, call_id: int, choice: int, channel: int, offset: int) -> None:
         self.call_id = call_id
         self.choice = choice
         self.channel = channel
         self.offset = offset
-        self.parts = [text]
-        self.tokens = tokens
+        self.parts: list[str] = []
+        self.tokens = 0
         self.token_ids: list[int] | None = None  # few are asked for any
+        # Of the call, in its first row alone.
+        self.others: dict[tuple[int, int], _Row] | None = None
+        self.extras: list[types_pb2.DeltaExtra] | None = None
+        self.waiting = 0  # about as many bytes, counting a character as one
+
+    def other(self, choice: int, channel: int, offset: int) -> _Row:
+        """The call's row of another (choice, channel)."""
+        if self.others is None:
+            self.others = {}
+        row = self.others.get((choice, channel))
+        if row is None:
+            row = self.others[choice, channel] = _Row(self.call_id, choice, channel, offset)
+        return row
+
+    def rows(self) -> list[_Row]:
+        """Of the call, all that say anything."""
+        mine = [self] if self.parts else []
+        return mine if self.others is None else [*mine, *self.others.values()]
 
     def add_ids(self, token_ids: Sequence[int]) -> None:
         """Ids of the text that came last."""
@@ -42,24 +63,13 @@ class _Row:
         self.token_ids.extend(token_ids)
 
 
-class _Call:
-    """What waits of one call."""
-
-    __slots__ = ("extras", "rows", "waiting")
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[int, int], _Row] = {}
-        self.extras: list[types_pb2.DeltaExtra] | None = None  # few have any
-        self.waiting = 0  # about as many bytes, counting a character as one
-
-
 class Deltas:
     """Unwritten output of many calls."""
 
     __slots__ = ("calls",)
 
     def __init__(self) -> None:
-        self.calls: dict[int, _Call] = {}  # oldest first; empty: nothing waits
+        self.calls: dict[int, _Row] = {}  # oldest first; empty: nothing waits
 
     def __bool__(self) -> bool:
         return bool(self.calls)
@@ -80,14 +90,14 @@ class Deltas:
         """Add a delta; returns how much waited before it."""
         call = self.calls.get(call_id)
         if call is None:
-            call = self.calls[call_id] = _Call()
-        key = (choice, channel)
-        row = call.rows.get(key)
-        if row is None:
-            row = call.rows[key] = _Row(call_id, choice, channel, offset, text, tokens)
-        else:
-            row.parts.append(text)
-            row.tokens += tokens
+            call = self.calls[call_id] = _Row(call_id, choice, channel, offset)
+        row = call
+        if call.channel != channel or call.choice != choice:
+            row = call.other(choice, channel, offset)
+        elif not call.parts:  # it had only extras
+            call.offset = offset
+        row.parts.append(text)
+        row.tokens += tokens
         before = call.waiting
         call.waiting = before + len(text) + _DELTA_COST
         if token_ids:
@@ -99,7 +109,7 @@ class Deltas:
         """Add a rare row; returns how much waited before it."""
         call = self.calls.get(call_id)
         if call is None:
-            call = self.calls[call_id] = _Call()
+            call = self.calls[call_id] = _Row(call_id, extra.choice_index, extra.channel, 0)
         if call.extras is None:
             call.extras = []
         call.extras.append(extra)
@@ -124,7 +134,10 @@ class Deltas:
                 del call.extras[:room]
                 if call.extras:
                     break  # its deltas come after them
-            rows.extend(call.rows.values())
+            if call.parts and call.others is None:
+                rows.append(call)
+            else:
+                rows += call.rows()
             size += call.waiting
             whole.append(call_id)
             if len(rows) >= MAX_ITEMS or size > MAX_BYTES:
