@@ -15,6 +15,8 @@ MAX_ITEMS: Final = 256
 MAX_BYTES: Final = 64 << 10
 MAX_EXTRAS: Final = 1024  # the protocol's limit for one message
 
+_Fresh = tuple[int, int, int, int, str, int]  # as `Deltas.add` is given it, without token ids
+
 _DELTA_COST: Final = 16  # beside its text, while it waits
 _EXTRA_COST: Final = 64
 
@@ -64,18 +66,27 @@ class _Row:
 
 
 class Deltas:
-    """Unwritten output of many calls."""
+    """Unwritten output of many calls.
 
-    __slots__ = ("calls",)
+    Where a reader keeps up, what one message brought leaves with the next: such deltas stay as they
+    came, and only when more gathers are they sorted by call.
+    """
 
-    def __init__(self) -> None:
-        self.calls: dict[int, _Row] = {}  # oldest first; empty: nothing waits
+    __slots__ = ("_calls", "_fresh", "_fresh_bytes", "_fresh_most")
+
+    def __init__(self, most: int = MAX_BYTES) -> None:
+        """`most`: bytes up to which it is enough to know how much waits of all calls together."""
+        self._calls: dict[int, _Row] = {}  # oldest first; there are none while any are fresh
+        self._fresh: list[_Fresh] = []
+        self._fresh_bytes = 0
+        self._fresh_most = min(most, MAX_BYTES)
 
     def __bool__(self) -> bool:
-        return bool(self.calls)
+        return bool(self._fresh or self._calls)
 
     def __contains__(self, call_id: int) -> bool:
-        return call_id in self.calls
+        self._sort()
+        return call_id in self._calls
 
     def add(
         self,
@@ -87,10 +98,34 @@ class Deltas:
         tokens: int,
         token_ids: Sequence[int],
     ) -> int:
-        """Add a delta; returns how much waited before it."""
-        call = self.calls.get(call_id)
+        """Add a delta; returns how much waited before it, of its call or of all."""
+        if token_ids or self._calls or self._fresh_bytes > self._fresh_most:
+            self._sort()
+            return self._merge(call_id, choice, channel, offset, text, tokens, token_ids)
+        self._fresh.append((call_id, choice, channel, offset, text, tokens))
+        before = self._fresh_bytes
+        self._fresh_bytes = before + len(text) + _DELTA_COST
+        return before
+
+    def _sort(self) -> None:
+        fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
+        for delta in fresh:
+            self._merge(*delta, ())
+
+    def _merge(
+        self,
+        call_id: int,
+        choice: int,
+        channel: int,
+        offset: int,
+        text: str,
+        tokens: int,
+        token_ids: Sequence[int],
+    ) -> int:
+        """Add it to its call; returns how much waited of that."""
+        call = self._calls.get(call_id)
         if call is None:
-            call = self.calls[call_id] = _Row(call_id, choice, channel, offset)
+            call = self._calls[call_id] = _Row(call_id, choice, channel, offset)
         row = call
         if call.channel != channel or call.choice != choice:
             row = call.other(choice, channel, offset)
@@ -107,9 +142,10 @@ class Deltas:
 
     def add_extra(self, call_id: int, extra: types_pb2.DeltaExtra) -> int:
         """Add a rare row; returns how much waited before it."""
-        call = self.calls.get(call_id)
+        self._sort()
+        call = self._calls.get(call_id)
         if call is None:
-            call = self.calls[call_id] = _Row(call_id, extra.choice_index, extra.channel, 0)
+            call = self._calls[call_id] = _Row(call_id, extra.choice_index, extra.channel, 0)
         if call.extras is None:
             call.extras = []
         call.extras.append(extra)
@@ -119,15 +155,23 @@ class Deltas:
 
     def drop(self, call_id: int) -> None:
         """Forget what waits for this call: its output was voided, or nobody reads it."""
-        self.calls.pop(call_id, None)
+        self._sort()
+        self._calls.pop(call_id, None)
 
     def take(self, into: types_pb2.TokenDeltas, *, with_ids: bool = True) -> None:
         """Move as much into the message as it takes."""
+        fresh = self._fresh
+        if len({delta[0] for delta in fresh}) < len(fresh) or len(fresh) > MAX_ITEMS:
+            self._sort()  # they merge, or do not fit
+        elif fresh:
+            self._fresh, self._fresh_bytes = [], 0
+            _fill_fresh(into, fresh, with_ids)
+            return
         rows: list[_Row] = []
         extras: list[types_pb2.DeltaExtra] = []
         whole: list[int] = []
         size = 0
-        for call_id, call in self.calls.items():
+        for call_id, call in self._calls.items():
             if call.extras:
                 room = MAX_EXTRAS - len(extras)
                 extras.extend(call.extras[:room])
@@ -143,9 +187,25 @@ class Deltas:
             if len(rows) >= MAX_ITEMS or size > MAX_BYTES:
                 break
         for call_id in whole:
-            del self.calls[call_id]
+            del self._calls[call_id]
         into.extras.extend(extras)
         _fill(into, rows, with_ids)
+
+
+def _fill_fresh(columns: types_pb2.TokenDeltas, fresh: list[_Fresh], with_ids: bool) -> None:
+    """Write them as they are; a column that says nothing is left out."""
+    call_ids, choices, channels, offsets, texts, tokens = zip(*fresh, strict=True)
+    if with_ids:
+        columns.ids.extend(call_ids)
+    columns.offsets.extend(offsets)
+    for column, values in (
+        (columns.texts, texts),
+        (columns.token_counts, tokens),
+        (columns.choice_indexes, choices),
+        (columns.channels, channels),
+    ):
+        if any(values):
+            column.extend(values)
 
 
 def _fill(columns: types_pb2.TokenDeltas, rows: list[_Row], with_ids: bool) -> None:

@@ -30,7 +30,7 @@ class MultiplexWriter:
         self._max_outstanding = 0
         self._accepted: list[scheduler_service_pb2.Accepted] = []
         self._started: list[scheduler_service_pb2.Started] = []
-        self._deltas = Deltas()
+        self._deltas = Deltas(max_buffer)
         self._results: list[tuple[int, bytes]] = []
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
@@ -70,10 +70,9 @@ class MultiplexWriter:
         token_ids: Sequence[int],
     ) -> bool:
         """Add output; False: the reader is too slow for this call."""
-        deltas = self._deltas
-        if not deltas.calls:  # else the writer is awake, or looks again after its write
+        before = self._deltas.add(call_id, choice, channel, offset, text, tokens, token_ids)
+        if not before:  # else the writer is awake, or looks again after its write
             self._wake.set()
-        before = deltas.add(call_id, choice, channel, offset, text, tokens, token_ids)
         return before <= self._max_buffer
 
     def extra(self, extra: types_pb2.DeltaExtra) -> bool:
@@ -177,7 +176,7 @@ class SingleWriter:
         self._on_slow = on_slow
         self.cut = False  # nobody reads the output any more
         self._events: list[scheduler_service_pb2.GenerateStreamResponse] = []
-        self._deltas = Deltas()
+        self._deltas = Deltas(max_buffer)
         self._wake = asyncio.Event()
         self._finished = False
         self.messages = 0  # with output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -128,6 +129,31 @@ def test_what_waits_is_counted_until_it_is_taken() -> None:
     assert deltas.add(1, 0, 0, 100, "x", 0, ()) > before + 8
     taken(deltas)
     assert deltas.add(1, 0, 0, 101, "x", 0, ()) == 0
+
+
+def test_deltas_leave_alike_whether_or_not_they_were_sorted_on_the_way() -> None:
+    chance, asis, sorted_ = random.Random(3), Deltas(), Deltas(most=-1)
+    for _ in range(300):
+        for _ in range(chance.choice([1, 5, 40, 300])):
+            call_id, choice = chance.randrange(1, 400), int(chance.random() < 0.1)
+            text = "x" * chance.choice([0, 3, 3, 900])
+            ids = [1, 2] if chance.random() < 0.01 else []
+            for deltas in (asis, sorted_):
+                deltas.add(call_id, choice, 0, 7, text, 1, ids)
+        gone = chance.randrange(1, 4_000)
+        for deltas in (asis, sorted_):
+            deltas.drop(gone)
+        while sorted_:
+            assert taken(asis) == taken(sorted_)
+        assert not asis
+
+
+def test_slow_readers_limit_is_kept_exactly_however_small_it_is() -> None:
+    deltas = Deltas(most=100)
+    assert deltas.add(1, 0, 0, 0, "x" * 90, 0, ()) <= 100
+    assert deltas.add(2, 0, 0, 0, "y" * 90, 0, ()) == 0  # what waits of another is not its fault
+    assert deltas.add(3, 0, 0, 0, "z", 0, ()) == 0
+    assert deltas.add(1, 0, 0, 90, "x", 0, ()) == 106
 
 
 # The writer of a Multiplex stream.
