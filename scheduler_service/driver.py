@@ -86,7 +86,8 @@ class Driver:
         last = self._inbox[-1] if self._inbox else None
         if type(last) is RequestsSubmitted:
             last.requests.append(request)
-            self._schedule()
+            if self._gather_timer is not None:  # else a turn comes anyway
+                self._schedule()
         else:
             self.post(RequestsSubmitted([request]))
 

@@ -127,10 +127,12 @@ def on_finished(state: State, event: ItemsFinished) -> None:
         attempt.output_tokens = item.output_tokens
         ledger.settle_one(state, attempt)
         freed[attempt.engine] = None
-        if item.dispatch_id in attempt.request.live:
-            _conclude(state, node, attempt, item, failed)
-        else:
+        if item.dispatch_id not in attempt.request.live:
             _late(state, item, event.node_id)
+        elif item.reason is _NONE:
+            _succeed(state, node, attempt, item)
+        else:
+            _conclude(state, node, attempt, item, failed)
     if failed:
         _fail(state, node, failed)
     for engine in freed:
@@ -149,12 +151,10 @@ def _late(state: State, item: ItemEnd, node_id: str) -> None:
 def _conclude(
     state: State, node: Node, attempt: Attempt, item: ItemEnd, failed: list[Attempt]
 ) -> None:
-    """A live attempt ended on its node; one that may be tried again is added to `failed`."""
+    """A live attempt failed on its node; one that may be tried again is added to `failed`."""
     request = attempt.request
     reason = item.reason
-    if reason is _NONE:
-        _succeed(state, node, attempt, item)
-    elif attempt.preempted_for and preemption.gave_way(item):
+    if attempt.preempted_for and preemption.gave_way(item):
         preemption.take_back(state, attempt)
     elif item.refused or reason is Reason.ENGINE_BUSY:
         _refused(state, node, attempt, item)

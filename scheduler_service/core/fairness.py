@@ -55,8 +55,7 @@ def assess(request: Request, estimate: ServiceEstimate) -> None:
     In tokens, output counting double; in expected milliseconds where nothing is known of tokens.
     """
     output = request.output_tokens
-    tokens = request.prompt_tokens or (0 if request.traits is None else request.tokens - output)
-    cost = tokens + OUTPUT_WEIGHT * (output or int(estimate.tokens))
+    cost = request.prompt + OUTPUT_WEIGHT * (output or int(estimate.tokens))
     request.cost = cost or max(1, estimate.mean // MILLISECOND)
     if request.deadline < NEVER:
         request.latest_start = request.deadline - estimate.expect(output)

@@ -67,12 +67,16 @@ class _Ranked:
 class Placement:
     """Chooses engines for the requests of one pool, in one pass of one step."""
 
-    __slots__ = ("_fits", "_limited", "_pool", "_ranked", "_room", "_scores", "_state", "usable")
+    __slots__ = (
+        "_concerns", "_fits", "_limited", "_pool", "_ranked", "_room", "_scores", "_state",
+        "usable",
+    )  # fmt: skip
 
     def __init__(self, state: State, pool: Pool) -> None:
         self._state = state
         self._pool = pool
         self.usable = pool.usable
+        self._concerns = [f.concerns for f in state.policies.filters]
         self._room: dict[Engine, int] = {}
         self._limited = True  # more than room counts: tokens, or prompts that are not taken in yet
         if pool.openings is None:
@@ -244,7 +248,7 @@ class Placement:
         ]
 
     def _fit_of(self, request: Request) -> Fit:
-        key = tuple([f.concerns(request) for f in self._state.policies.filters])
+        key = tuple([concerns(request) for concerns in self._concerns])
         fit = self._fits.get(key)
         if fit is None:
             fit = self._fits[key] = self._fitting(request, key)

@@ -369,6 +369,9 @@ class Walk:
     def _renew(self, request: Request, band: FairBand | None) -> None:
         """The line of this request, which was dealt with, has another head, or other tags."""
         heads = self._heads
+        if len(heads) == 1 and (heads[0][3] is band or heads[0][2] is request):
+            self._renew_only(heads[0][3])
+            return
         at = 0
         if not heads or (heads[0][3] is not band and heads[0][2] is not request):
             at = next((i for i, h in enumerate(heads) if h[3] is band or h[2] is request), -1)
@@ -384,6 +387,14 @@ class Walk:
             if entry is None:
                 heads.pop()
             heapq.heapify(heads)
+
+    def _renew_only(self, line: FairBand | Cursor) -> None:
+        """Likewise of the only line: no other comes, so its key is compared with nothing."""
+        head = line.head()
+        if head is None:
+            self._heads.clear()
+        else:
+            self._heads[0] = (head.request_class, (), head, line)
 
     def _oldest(self) -> Request:
         """By place, of the class whose turn it is."""
