@@ -13,6 +13,8 @@ Deltas come here directly, beside `Agent.step`: it would cost more than the rest
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -45,18 +47,34 @@ class Extra:
 class Channel:
     """One choice's text, reasoning or tool arguments."""
 
-    __slots__ = ("cursor", "start", "text", "tokens")
+    __slots__ = ("counts", "cursor", "ends", "start", "text", "tokens")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.cursor = start
         self.text = bytearray()
-        self.tokens = 0  # of what lies beyond the cursor; 0 after a rewind: not known
+        self.tokens = 0  # of what lies beyond the cursor
+        # Where each delta ended that was sent, and how many tokens there were in all by then.
+        self.ends = array("Q")
+        self.counts = array("Q")
 
     @property
     def end(self) -> int:
         """Offset after the last byte."""
         return self.start + len(self.text)
+
+    def go_back(self, offset: int) -> None:
+        """Send again from there on; it is where a delta ended, or the start."""
+        forward = offset > self.cursor
+        self.cursor = offset
+        if forward:  # it has what was sent in an earlier session: how many tokens is not known
+            self.tokens = 0
+            return
+        known = bisect_right(self.ends, offset)
+        sent = self.counts[-1] if self.counts else 0
+        kept = self.counts[known - 1] if known else 0
+        self.tokens += sent - kept
+        del self.ends[known:], self.counts[known:]
 
 
 class OutputBook:
@@ -134,11 +152,8 @@ class OutputBook:
     def rewind(self, dispatch_id: int, points: Mapping[Key, int]) -> None:
         """Go on from these offsets; a channel that is not named, from its start."""
         for key, channel in self._channels.get(dispatch_id, {}).items():
-            before = channel.cursor
             wanted = points.get(key, channel.start)
-            channel.cursor = _boundary(channel, min(max(wanted, channel.start), channel.end))
-            if channel.cursor != before:
-                channel.tokens = 0
+            channel.go_back(_boundary(channel, min(max(wanted, channel.start), channel.end)))
             if channel.cursor < channel.end:
                 self._unsent.setdefault(dispatch_id, {})[key] = channel
             else:
@@ -204,6 +219,9 @@ def _cut(dispatch_id: int, key: Key, channel: Channel, room: int) -> Delta | Non
     tokens = channel.tokens if whole else 0
     if whole:
         channel.tokens = 0
+    counts = channel.counts
+    counts.append(counts[-1] + tokens if counts else tokens)
+    channel.ends.append(end)
     channel.cursor = end
     text = channel.text[offset - channel.start : end - channel.start].decode()
     return Delta(dispatch_id, key[0], key[1], offset, text, tokens)

@@ -393,9 +393,18 @@ class Entry:
         payload = command.payload
         streamed = built.SerializeToString() if self._delivered else b""
         outputs = payload.outputs if payload is not None else None
-        if outputs:
-            built.outputs.extend(outputs)
-        elif self._delivered:
+        if self._delivered and (not outputs or self._is_of_its_output()):
             built.outputs.extend(text_outputs(self._delivered, built.finish_reason))
+        elif outputs:
+            built.outputs.extend(outputs)
         whole = built.SerializeToString()
         return streamed or whole, whole, error
+
+    def _is_of_its_output(self) -> bool:
+        """Whether what was delivered belongs to the output that ends, whoever wrote it: the last
+        attempt may have had nothing to add, and then its node sends an empty one.
+        """
+        output, announced = self.request.output, self._announced
+        return (
+            output is not None and announced is not None and announced.output_id == output.output_id
+        )

@@ -172,14 +172,14 @@ def _items(
     if lost and not cancelled:
         counts["lost items"] += len(lost)
         yield f"has no result of items {lost[:10]}"
-    for index, custom_id, reason, tokens, text in rows.values():
+    for index, custom_id, reason, tokens, text, nodes in rows.values():
         if custom_id != f"c{index}":
             yield f"item {index} is called {custom_id!r}"
         counts[f"items {reason or 'ok'}"] += 1
         if reason in OUR_FAULTS:
             yield f"item {index} failed with {reason}"
         for fault in _text(text, None if reason else tokens):
-            yield f"item {index} {fault}"
+            yield f"item {index} {fault}; its attempts: {nodes}"
 
 
 def _node(events: list[Event], _counts: Counter[str]) -> Iterator[str]:

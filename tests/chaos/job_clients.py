@@ -9,7 +9,14 @@ from typing import Any
 from batchyard import AsyncClient
 from batchyard.async_jobs import FINISHED
 from batchyard.errors import BatchyardError
-from batchyard.v1 import ErrorReason, InferenceRequest, JobItem, TextInput
+from batchyard.v1 import (
+    Attempt,
+    ErrorReason,
+    InferenceRequest,
+    InferenceResult,
+    JobItem,
+    TextInput,
+)
 from tests.chaos.history import History
 
 ITEMS = (5, 40)
@@ -85,15 +92,17 @@ class JobClients:
         return await self._rows(job_id, tokens)
 
     async def _rows(self, job_id: str, tokens: list[int]) -> list[list[Any]]:
-        """[index, custom id, reason, tokens asked for, text] of each result so far."""
+        """[index, custom id, reason, tokens asked for, text, nodes] of each result so far."""
         rows = []
         async for found in self.client.jobs.results(job_id, page_size=100):
             result = found.result
-            reason = ""
-            if result.HasField("error"):
-                reason = ErrorReason.Name(result.error.reason).removeprefix("ERROR_REASON_")
+            reason = _reason(result)
             text = result.outputs[0].text if result.outputs else ""
-            rows.append([found.index, found.custom_id, reason, tokens[found.index], text])
+            nodes = [
+                f"{attempt.number} {attempt.node_id} {_reason(attempt)}".strip()
+                for attempt in result.attempts
+            ]
+            rows.append([found.index, found.custom_id, reason, tokens[found.index], text, nodes])
         return rows
 
 
@@ -101,3 +110,10 @@ def _item(job_id: str, index: int, tokens: int) -> JobItem:
     request = InferenceRequest(model="m", text=TextInput(prompt=f"{job_id} {index}."))
     request.params.max_tokens = tokens
     return JobItem(custom_id=f"c{index}", request=request)
+
+
+def _reason(ended: InferenceResult | Attempt) -> str:
+    """Why it failed; empty: it did not."""
+    if not ended.HasField("error"):
+        return ""
+    return ErrorReason.Name(ended.error.reason).removeprefix("ERROR_REASON_")

@@ -23,7 +23,7 @@ def _text(*parts: tuple[int, int, int]) -> str:
 
 
 WHOLE = _text((FIRST, 0, 2), (SECOND, 2, 2))
-ROWS = [[0, "c0", "", 4, WHOLE], [1, "c1", "", 4, WHOLE]]
+ROWS = [[0, "c0", "", 4, WHOLE, ["1 n1"]], [1, "c1", "", 4, WHOLE, ["1 n1"]]]
 
 
 def _honest() -> History:
@@ -122,7 +122,10 @@ BROKEN: list[tuple[Doctor, str]] = [
     (_change("job a", "ended", rows=ROWS[1:]), "lost or changed results"),
     (_change("job a", "ended", rows=[["x", *ROWS[0][1:]], ROWS[1]]), "lost or changed results"),
     (_change("job a", "ended", rows=[ROWS[0], [1, "c0", *ROWS[1][2:]]]), "is called 'c0'"),
-    (_change("job a", "ended", rows=[ROWS[0], [1, "c1", "", 4, EVIL]]), "item 1 has wrong bytes"),
+    (
+        _change("job a", "ended", rows=[ROWS[0], [1, "c1", "", 4, EVIL, []]]),
+        "item 1 has wrong bytes",
+    ),
     (_change("job b", "ended", rows=ROWS), "after its cancel was complete"),
     (_remove("job a", "ended"), "has no end"),
     (_add("node n1", "seen", epoch=1 << 40, term=1), "went back"),

@@ -70,6 +70,24 @@ def test_rare_rows_know_their_place_and_are_sent_again_from_it() -> None:
     assert not book.any_unsent
 
 
+def test_text_that_is_sent_again_counts_its_tokens_again() -> None:
+    """Else who goes on with it elsewhere would take it for less than it is, and write too much."""
+    book = OutputBook()
+    book.open(1, {})
+    for text in ("one ", "two ", "three "):
+        book.append(1, TEXT, text, 1)
+        book.take(256, 65536)
+    book.append(1, TEXT, "four ", 1)  # not sent yet
+    book.rewind(1, {TEXT: 4})  # a stream broke
+    (delta,) = book.take(256, 65536)
+    assert (delta.offset, delta.tokens) == (4, 3)
+    book.rewind(1, {})  # another scheduler, which has nothing
+    (delta,) = book.take(256, 65536)
+    assert (delta.offset, delta.text, delta.tokens) == (0, "one two three four ", 4)
+    book.append(1, TEXT, "five", 1)
+    assert [each.tokens for each in book.take(256, 65536)] == [1]
+
+
 def test_a_point_beyond_the_end_sends_nothing() -> None:
     book = OutputBook()
     book.open(1, {})

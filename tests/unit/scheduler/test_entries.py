@@ -301,6 +301,21 @@ def test_who_streamed_gets_the_end_and_who_did_not_gets_all() -> None:
     assert entry.callers == ()
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["went on", "began anew"])
+def test_text_of_attempts_before_is_kept_where_the_last_one_added_none(again: bool) -> None:
+    """Behaviour 56: it goes on from what the first has written, which was all of it."""
+    waiting = Caller(streams=False)
+    entry = entry_with(waiting)
+    entry.begin(attempt_of(entry))
+    entry.deliver(0, 0, 0, "all of it", 4, ())
+    attempt_of(entry, 2, output_id=71 if again else 70)
+    empty = inference_pb2.Output(finish_reason=types_pb2.FINISH_REASON_STOP).SerializeToString()
+    payload = wire_pb2.PackedItemResult(finish_reason=2, outputs=[empty])
+    finish(entry, payload=payload)
+    (output,) = waiting.last("result").outputs
+    assert output.text == ("" if again else "all of it")
+
+
 def test_outputs_of_the_node_are_passed_on_as_they_came() -> None:
     later = b"\x9a\xf1\x01\x05later"  # a field that this version does not know
     output = inference_pb2.Output(text="all").SerializeToString() + later
