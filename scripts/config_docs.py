@@ -196,7 +196,7 @@ def _default(field: FieldInfo) -> str:
         return f"`{write_duration(value)}`"
     if _reader(field) == "duration_s" and value is not None:
         return f"`{write_duration(round(value * 1e9))}`"
-    if _reader(field) == "size_bytes":
+    if _reader(field) == "size_bytes" and value is not None:
         return f"`{write_size(value)}`"
     return _value(value)
 

@@ -8,7 +8,10 @@ for they say why it died.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import signal
 from collections import deque
 
 log = logging.getLogger("node_agent.engine.child")
@@ -68,6 +71,26 @@ class ChildProcess:
         stdin.write(data)
         await stdin.drain()
 
+    async def exited(self) -> None:
+        """Return as soon as it has ended, also where what it started holds its output open, for
+        which `wait` would wait.
+        """
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        except (AttributeError, OSError):  # no Linux, or an old one
+            await self.process.wait()
+            return
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+
     async def wait(self) -> None:
         """Return when it has ended and its log is read."""
         await self.process.wait()
@@ -80,13 +103,18 @@ class ChildProcess:
         if self.process.returncode is None:
             self.process.kill()
 
+    def kill_session(self) -> None:
+        """End it by force with all that it started, of which some may outlive it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
     async def close(self) -> None:
         """Let it end: its standard input closes. By force when its time is up."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
             async with asyncio.timeout(self._patience_s):
-                await asyncio.shield(self.process.wait())
+                await self.process.wait()
         except TimeoutError:
             if self.process.returncode is None:
                 self.process.kill()

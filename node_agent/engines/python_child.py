@@ -3,7 +3,8 @@
 Frames on standard input and output are 4 bytes of length (little-endian) and a message: a
 DispatchBatch for each call, a ConnectRequest with an ItemResult for each of its items. The first
 frame out is empty: the function is loaded. What the function prints goes to standard error. SIGUSR1
-interrupts a call whose items were all cancelled. The process ends when its input closes.
+interrupts a call whose items were all cancelled. When its input closes, the process ends at once,
+whatever the function does then, with all that it started.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import math
 import os
+import select
 import signal
 import struct
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -61,7 +65,11 @@ class Caller:
     def _whole(self, requests: list[Request]) -> list[Any]:
         try:
             answers = self._call(requests)
-        except Exception as error:  # the user's own code: anything may come out of it
+        except Interrupted:
+            raise
+        except BaseException as error:  # the user's own code: anything may come out, SystemExit too
+            if not isinstance(error, Exception):
+                self._close_runner()  # its loop may be left in the middle
             if len(requests) == 1:
                 return [error]
             traceback.print_exc()
@@ -92,17 +100,34 @@ async def _wait(answers: Any) -> Any:
 def main(target: str, folder: str) -> int:
     answers_to = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the function prints must not mix with the answers
+    frames = os.fdopen(os.dup(0), "rb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nor what it reads, with the batches
     if folder:
         sys.path.insert(0, folder)
+    process = os.getpid()
+    threading.Thread(target=_end_with_agent, args=(frames.fileno(),), daemon=True).start()
     try:
         caller = Caller(target)
-    except Exception:  # the user's own code, at its import
+    except BaseException:  # the user's own code, at its import
         traceback.print_exc()
         return LOAD_FAILED
     _write(answers_to, b"")
-    while (frame := _read(sys.stdin.buffer)) is not None:
-        _write(answers_to, _run(caller, frame))
+    while (frame := _read(frames)) is not None:
+        reply = _run(caller, frame)
+        if os.getpid() != process:
+            os._exit(0)  # a copy that the function made of us: the first one answers
+        _write(answers_to, reply)
     return 0
+
+
+def _end_with_agent(descriptor: int) -> None:
+    """Our input's other end is the agent's: it closes when the agent is gone, however that came."""
+    watch = select.poll()
+    watch.register(descriptor, 0)  # errors and hang-ups alone
+    watch.poll()
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)  # and whatever the function started
+    os._exit(0)
 
 
 def _run(caller: Caller, frame: bytes) -> bytes:
@@ -128,7 +153,8 @@ def _result(item: node_service_pb2.DispatchItem, answer: object) -> node_service
     if not isinstance(answer, BaseException):
         try:
             outputs = to_outputs(answer)
-        except (TypeError, ValueError) as error:
+            _check_vectors(len(item.request.embedding.texts), outputs)
+        except (RecursionError, TypeError, ValueError) as error:
             answer = TypeError(f"nothing can be made of the answer: {error}")
     if isinstance(answer, BaseException):
         result.error.reason = _reason(answer)
@@ -138,6 +164,13 @@ def _result(item: node_service_pb2.DispatchItem, answer: object) -> node_service
         result.outputs.extend(outputs)
         result.finish_reason = outputs[0].finish_reason
     return result
+
+
+def _check_vectors(texts: int, outputs: list[inference_pb2.Output]) -> None:
+    if texts and len(outputs) != texts:
+        raise ValueError(f"{texts} texts need {texts} vectors, not {len(outputs)}")
+    if not all(map(math.isfinite, (x for output in outputs for x in output.embedding))):
+        raise ValueError("a vector holds what is no number")
 
 
 def _reason(error: BaseException) -> types_pb2.ErrorReason:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 
 import psutil
+from google.protobuf.message import DecodeError
 
 from batchyard.v1 import node_service_pb2
 from node_agent.engines.child_process import ChildProcess
@@ -78,6 +79,7 @@ class PythonWorker:
         except OSError as error:
             raise WorkerLost(f"its interpreter cannot be started: {error}") from error
         self._child = ChildProcess(process, process.stderr, patience_s=_PATIENCE_S)
+        self._watcher = asyncio.create_task(self._watch(self._child))
         try:
             async with asyncio.timeout(options.start_timeout):
                 await self._receive(self._child)
@@ -89,11 +91,12 @@ class PythonWorker:
             await self._end()
             raise
         self._failures = 0
-        self._watcher = asyncio.create_task(self._watch(self._child))
         self._set_ready(True, "")
 
     async def _watch(self, child: ChildProcess) -> None:
-        """It may die while nobody asks it anything."""
+        """It may die while nobody asks it anything; what it started may hold its output open."""
+        await child.exited()
+        child.kill_session()
         await child.wait()
         if self.ready and self._child is child:
             self._set_ready(False, self._obituary(child))
@@ -132,7 +135,14 @@ class PythonWorker:
             await child.wait()
             self._set_ready(False, self._obituary(child))
             raise WorkerLost(self.message) from error
-        return node_service_pb2.ConnectRequest.FromString(answer)
+        try:
+            reply = node_service_pb2.ConnectRequest.FromString(answer)
+        except DecodeError:
+            reply = node_service_pb2.ConnectRequest()
+        if [r.dispatch_id for r in reply.results] != [i.dispatch_id for i in batch.items]:
+            self._set_ready(False, "it answered what it was not asked")
+            raise WorkerLost(self.message)
+        return reply
 
     def interrupt(self) -> None:
         """Break off the running call, if the function can be interrupted."""
@@ -142,7 +152,7 @@ class PythonWorker:
     def kill(self) -> None:
         """End the process by force; what it runs is lost."""
         if self._child is not None:
-            self._child.kill()
+            self._child.kill_session()
 
     def is_too_large(self) -> bool:
         """Whether the process holds more memory than it may."""
@@ -183,7 +193,7 @@ class PythonWorker:
         if self._watcher is not None:
             self._watcher.cancel()
         if child is not None:
-            child.kill()
+            child.kill_session()
             await child.close()
 
     def _obituary(self, child: ChildProcess) -> str:

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
+import psutil
 import pytest
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
@@ -34,6 +35,10 @@ def engine(name: str = "act", **options: Any) -> PythonEngine:
 def pid_of(bench: Bench) -> int | None:
     assert isinstance(bench.engine, PythonEngine)
     return bench.engine.workers[0].pid
+
+
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 async def run_all(bench: Bench, *prompts: str, atomic: bool = True) -> list[Any]:
@@ -278,3 +283,55 @@ async def test_unloaded_function_has_no_process_until_it_is_loaded_again() -> No
         await built.load_model("m", {})
         assert [model.model for model in built.describe().models] == ["m"]
         assert joined(await bench.run(bench.item("a"))) == "answer to a"
+
+
+async def test_function_that_exits_or_forks_costs_one_request_at_most() -> None:
+    """Its neighbours are answered, by the same process, and nobody gets another's answer."""
+    for name in ("act", "act_later"):
+        async with serving(engine(name), "m") as bench:
+            pid = pid_of(bench)
+            first, second, third = await run_all(bench, "a", "exit", "b")
+            assert [joined(first), joined(third)] == ["answer to a", "answer to b"]
+            assert second.error is not None
+            assert second.error.message == "SystemExit: as a script would"
+            for prompts in (["fork", "a"], ["b", "c"], ["stdin"]):
+                results = await run_all(bench, *prompts)
+                assert [r.error for r in results] == [None] * len(prompts)
+            assert joined(results[0]) == "nothing"
+            assert pid_of(bench) == pid
+
+
+async def test_what_a_function_started_ends_with_its_process() -> None:
+    """Also where the agent is killed while the function hangs: nothing holds the GPU for ever."""
+    async with serving(engine(), "m") as bench:
+        for ending in ("crash", "close"):
+            (started,) = await run_all(bench, "start")
+            grandchild, worker = psutil.Process(int(joined(started))), pid_of(bench)
+            assert worker is not None
+            child = psutil.Process(worker)
+            if ending == "crash":
+                await run_all(bench, "crash")
+                await bench.sink.until(lambda: bench.engine.load().health == SERVING)
+            else:
+                bench.submit(bench.item("deaf"))
+                await bench.sink.until(lambda: bench.engine.load().running == 1)
+                assert isinstance(bench.engine, PythonEngine)
+                ours = bench.engine.workers[0]._child
+                assert ours is not None
+                assert ours.process.stdin is not None
+                ours.process.stdin.close()
+            await bench.sink.until(lambda g=grandchild: not is_alive(g))
+            await bench.sink.until(lambda c=child: not is_alive(c))
+
+
+async def test_vectors_are_as_many_as_texts_and_made_of_numbers() -> None:
+    async with serving(engine(), "m") as bench:
+        (result,) = await run_all(bench, "nan")
+        assert result.error is not None
+        assert result.error.reason == types_pb2.ERROR_REASON_ENGINE_ERROR
+    async with serving(engine("Loaded"), "m") as bench:  # answers with a text
+        texts = inference_pb2.EmbeddingInput(texts=["a", "b"])
+        request = inference_pb2.InferenceRequest(embedding=texts)
+        result = await bench.run(bench.item(request=request))
+        assert result.error is not None
+        assert "2 texts need 2 vectors" in result.error.message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -70,6 +71,16 @@ def _answer(request: Request) -> Any:
         raise RuntimeError("cannot do this one")
     if word == "blame":
         return ValueError("the caller is wrong")
+    if word == "exit":
+        sys.exit("as a script would")
+    if word == "fork":
+        os.fork()  # and both go on
+    if word == "start":
+        return str(subprocess.Popen(["sleep", "600"]).pid)
+    if word == "nan":
+        return [float("nan")]
+    if word == "stdin":
+        return sys.stdin.read() + "nothing"
     if word == "crash":
         os._exit(9)
     if word == "leak":
