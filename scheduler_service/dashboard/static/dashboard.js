@@ -132,7 +132,7 @@ function nodes(report) {
   return table(say("Nodes"), [
     ["node", (row) => row.node_id],
     ["state", (row) => element("span", { class: STATES[row.state] ?? "bad" }, say(row.state))],
-    ["slots", (row) => gauge(row.running, row.slots)],
+    ["slots", (row) => gauge(row.running, row.slots, row.slots_assumed ? `~${row.slots}` : row.slots)],
     ["largest batch", (row) => count(row.max_batch_size), "number"],
     ["used", (row) => percent(row.utilization), "number"],
     ["latency", (row) => time(row.avg_latency_ms), "number"],

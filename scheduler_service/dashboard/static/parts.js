@@ -44,12 +44,12 @@ export function table(caption, columns, rows) {
     element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
 }
 
-export function gauge(used, room) {
+export function gauge(used, room, shown = room) {
   const share = room ? Math.min(1, used / room) : 0;
   return element("span", {},
     element("span", { class: "gauge", "aria-hidden": "true" },
       element("span", { style: { width: `${share * 100}%` } })),
-    `${used}/${room}`);
+    `${used}/${shown}`);
 }
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -5,12 +5,12 @@ from __future__ import annotations
 from google.protobuf.duration_pb2 import Duration
 
 from batchyard.cli.views.events import recent
-from batchyard.cli.views.nodes import node_document, state_word
+from batchyard.cli.views.nodes import LIST_COLUMNS, node_document, node_row, state_word
 from batchyard.cli.views.plain import ms, plain
 from batchyard.cli.views.report import report_document
 from batchyard.v1 import report_pb2 as report
 from batchyard.v1 import types_pb2 as types
-from tests.unit.cli.messages import busy_report, node
+from tests.unit.cli.messages import busy_report, node, summary
 
 REPORT_KEYS = [
     "report_name", "generate_time", "window_s", "queue_size", "oldest_wait_ms", "nodes", "logs",
@@ -19,8 +19,8 @@ REPORT_KEYS = [
 ]  # fmt: skip
 NODE_KEYS = [
     "node_id", "model_name", "models", "state", "availability", "health", "running", "slots",
-    "max_batch_size", "avg_latency_ms", "failure_rate", "can_accept", "cannot_accept_reason",
-    "total_finished", "total_failed", "utilization", "price_per_hour",
+    "slots_assumed", "max_batch_size", "avg_latency_ms", "failure_rate", "can_accept",
+    "cannot_accept_reason", "total_finished", "total_failed", "utilization", "price_per_hour",
 ]  # fmt: skip
 
 
@@ -50,6 +50,25 @@ def test_what_a_node_does_not_know_is_null_and_not_zero() -> None:
     row = report_document(busy_report())["nodes"][2]
     assert row["avg_latency_ms"] is None
     assert row["failure_rate"] is None
+
+
+def test_slots_that_nobody_told_are_shown_as_a_guess() -> None:
+    row = node_row(summary("n1", slots_assumed=True))
+    (column,) = [column for column in LIST_COLUMNS if column.key == "slots"]
+    assert (row["slots"], row["slots_assumed"]) == (4, True)
+    assert (column.cell(row), column.raw(row)) == ("~4", "4")
+    assert column.cell(node_row(summary("n1"))) == "4"
+
+
+def test_what_waits_in_a_node_is_what_its_engines_tell_else_unknown() -> None:
+    message = node("n1")
+    assert node_document(message)["waiting"] == 1  # it holds one, and says no more
+    (load,) = message.report.engines
+    load.waiting = 7
+    assert node_document(message)["waiting"] == 7
+    load.ClearField("waiting")
+    del load.waiting_dispatch_ids[:]
+    assert node_document(message)["waiting"] is None
 
 
 def test_log_has_the_fields_of_its_event_beside_event_and_time() -> None:
@@ -99,7 +118,7 @@ def test_milliseconds_are_whole_where_they_can_be() -> None:
 
 def test_node_document_joins_what_the_node_says_with_the_books_about_it() -> None:
     document = node_document(node("n1"))
-    assert list(document)[:17] == NODE_KEYS
+    assert list(document)[: len(NODE_KEYS)] == NODE_KEYS
     (engine,) = document["engines"]
     assert engine["load"]["kv_utilization"] == 0.5
     assert engine["ledger"]["in_flight"] == 2

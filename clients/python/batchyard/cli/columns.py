@@ -97,6 +97,16 @@ def number(key: str, title: str, *, wide: bool = False) -> Column:
     return Column(key, title, right=True, wide=wide)
 
 
+def slots(title: str) -> Column:
+    """A node's slots, for people with a "~" where nobody said how many there are."""
+    return Column("slots", title, right=True, pick=slots_shown)
+
+
+def slots_shown(node: Document) -> str:
+    """As above."""
+    return f"{'~' if node.get('slots_assumed') else ''}{node['slots']}"
+
+
 def duration(key: str, title: str, *, wide: bool = False) -> Column:
     """A column of milliseconds."""
     return Column(key, title, show=format_ms, right=True, wide=wide)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.cli.columns import Column, Document, clock, duration, number, share
+from batchyard.cli.columns import Column, Document, clock, duration, number, share, slots
 from batchyard.cli.words import Words, state_shown, truth
 
 
@@ -13,7 +13,7 @@ def report_node_columns(words: Words) -> tuple[Column, ...]:
         Column("model_name", words.model, cut=True),
         Column("state", words.state, show=lambda state: state_shown(words, state)),
         number("running", words.running),
-        number("slots", words.slots),
+        slots(words.slots),
         number("max_batch_size", words.max_batch_size),
         duration("avg_latency_ms", words.avg_latency_ms),
         share("failure_rate", words.failure_rate),

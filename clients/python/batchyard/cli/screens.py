@@ -10,7 +10,17 @@ from rich.console import Group
 from rich.text import Text
 
 from batchyard.cli.bars import gauge, spark
-from batchyard.cli.columns import Column, Document, clock, duration, number, printable, share, text
+from batchyard.cli.columns import (
+    Column,
+    Document,
+    clock,
+    duration,
+    number,
+    printable,
+    share,
+    slots_shown,
+    text,
+)
 from batchyard.cli.durations import format_ms
 from batchyard.cli.output import table, tsv_lines
 from batchyard.cli.report_columns import (
@@ -194,7 +204,7 @@ def _queue_lines(document: Document, words: Words) -> Iterator[RenderableType]:
 
 
 def _status_node(node: Document) -> Document:
-    in_use = f"{gauge(node['running'], node['slots'])} {node['running']}/{node['slots']}"
+    in_use = f"{gauge(node['running'], node['slots'])} {node['running']}/{slots_shown(node)}"
     accepts = "yes" if node["can_accept"] else node["cannot_accept_reason"] or "no"
     return {**node, "in_use": in_use, "accepts": accepts}
 

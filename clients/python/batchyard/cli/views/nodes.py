@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.cli.columns import Column, duration, number, share
+from batchyard.cli.columns import Column, duration, number, share, slots
 from batchyard.cli.views.plain import Document, plain
 from batchyard.v1 import report_pb2 as report
 
@@ -11,7 +11,7 @@ LIST_COLUMNS = (
     Column("state", "STATE"),
     Column("models", "MODELS", cut=True),
     number("running", "RUN"),
-    number("slots", "SLOTS"),
+    slots("SLOTS"),
     duration("avg_latency_ms", "AVG"),
     share("failure_rate", "FAIL"),
     number("total_finished", "OK"),
@@ -52,6 +52,7 @@ def node_row(summary: report.NodeSummary) -> Document:
         "health": row["health"],
         "running": row["running"],
         "slots": row["slots"],
+        "slots_assumed": row["slots_assumed"],
         "max_batch_size": row["max_batch_size"],
         "avg_latency_ms": row["avg_latency_ms"],
         "failure_rate": row["failure_rate"],
@@ -81,9 +82,7 @@ def node_document(node: report.Node) -> Document:
     document["task_types"] = descriptor.get("task_types") or []
     document["engines"] = _engines(whole)
     document["engine_kinds"] = sorted({e["kind"] for e in document["engines"] if e["kind"]})
-    document["waiting"] = sum(
-        len(e.get("waiting_dispatch_ids", [])) for e in load.get("engines", [])
-    )
+    document["waiting"] = _waiting(load.get("engines", []))
     for key in ("cpu_utilization", "memory_utilization"):
         document[key] = load.get(key)
     document["gpus"] = _gpus(descriptor, load)
@@ -94,6 +93,18 @@ def node_document(node: report.Node) -> Document:
     document["clock_offset_ms"] = None if offset_us is None else offset_us / 1000
     document["drain"] = whole["drain"]
     return document
+
+
+def _waiting(loads: list[Document]) -> int | None:
+    """What waits in its engines, whoever sent it, as far as they tell; None: none of them does."""
+    told = [
+        load["waiting"]
+        if load["waiting"] is not None
+        else len(load["waiting_dispatch_ids"]) or None
+        for load in loads
+    ]
+    known = [count for count in told if count is not None]
+    return sum(known) if known else None
 
 
 def _engines(whole: Document) -> list[Document]:
