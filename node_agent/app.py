@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from batchyard.v1 import node_service_pb2 as node
-from node_agent.config import AgentConfig, default_node_id, engine_port
+from node_agent.config import AgentConfig, default_node_id
 from node_agent.config_sources import LoadedConfig
 from node_agent.core import Agent, Limits
 from node_agent.core import commands as cmd
@@ -104,14 +104,13 @@ class App:
         self._signals = 0
 
     def _make_id(self, loaded: LoadedConfig, environ: Mapping[str, str]) -> OwnId:
-        """The id that was given, else that of the engine's port, else one that is free here."""
+        """The id that was given, else one that is free here."""
         config = loaded.config
         given = self._dialer.node_id or config.node_id
         if given:
             return OwnId(given, None)
         path, visible = str(loaded.path or ""), visible_gpus(environ)
-        found = default_node_id(config, self._hostname, path, visible)
-        return OwnId(found, None) if engine_port(config) else claim(found, environ)
+        return claim(default_node_id(config, self._hostname, path, visible), environ)
 
     async def run(self) -> int:
         """Work until the drain is over or the scheduler sends the agent away; the exit code."""

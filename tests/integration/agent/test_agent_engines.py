@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,3 +168,18 @@ async def test_an_engine_that_goes_down_takes_no_new_work_until_it_is_back(
     engine.sink.changed()
     await session.until(lambda: session.credits["a"] == 3)
     await agent.stop()
+
+
+async def test_agents_of_engines_at_one_port_get_ids_of_their_own(tmp_path: Path) -> None:
+    """As of two containers with addresses of their own: nothing needs a name."""
+    apps = []
+    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.2"):
+        flags = {"engines": [{"kind": "openai", "url": f"http://{host}:8000"}]}
+        loaded = config_sources.load(path=None, environ={"HOME": "/nowhere"}, flags=flags)
+        engines = {"openai": ScriptedEngine("openai")}
+        apps.append(App(loaded, engines, environ={"XDG_RUNTIME_DIR": str(tmp_path)}))
+    first, *others = (app.node_id for app in apps)
+    assert first.endswith("-8000")
+    assert others == [f"{first}-2", f"{first}-3"]
+    for app in apps:
+        app._own_id.release()
