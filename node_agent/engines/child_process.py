@@ -18,6 +18,8 @@ log = logging.getLogger("node_agent.engine.child")
 
 CHUNK = 1 << 16
 _LOG_LINES = 20
+_KEPT_BYTES = 1 << 13  # of a chunk of which only the last lines are wanted
+_FLOOD_S = 0.01  # between two full chunks
 _LOG_S = 1.0  # for its last words, where others hold its output open
 
 
@@ -122,6 +124,10 @@ class ChildProcess:
 
     async def _read_log(self) -> None:
         while chunk := await self._output.read(CHUNK):
+            if len(chunk) == CHUNK:
+                await asyncio.sleep(_FLOOD_S)  # it floods: the agent has other work as well
+            if not log.isEnabledFor(logging.DEBUG):
+                chunk = chunk[-_KEPT_BYTES:]
             for line in chunk.decode("utf-8", "replace").splitlines():
                 text = line.strip()
                 if text:

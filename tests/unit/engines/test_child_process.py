@@ -32,3 +32,18 @@ def test_what_is_sent_to_a_process_that_has_ended_fails_as_its_pipe_does(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(scene())
+
+
+async def test_process_that_floods_its_log_is_read_to_its_last_words() -> None:
+    """Only the last lines of a chunk are looked at: the agent has other work as well."""
+    program = "print('x\\n' * 3_000_000 + '\\nout of memory', flush=True)"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program,
+        stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    child = ChildProcess(process, process.stdout, patience_s=1.0)
+    async with asyncio.timeout(30):
+        await child.process.wait()
+        await child.wait()
+    assert child.how_it_ended() == "ended (0): out of memory"
