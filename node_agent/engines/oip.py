@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -52,6 +52,15 @@ from node_agent.engines.oip_tensors import (
 from node_agent.engines.works import Work, Works
 
 _UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
+_OF_ONE = frozenset(  # statuses of a batch that may be about one of its members
+    {
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.UNKNOWN,
+    }
+)
 _COMPLETE = types_pb2.FINISH_REASON_COMPLETE
 
 
@@ -218,6 +227,8 @@ class OipEngine(ItemwiseEngine[_Part]):
             if held + rows(tensors) <= model.max_batch_size:
                 call.members.append(tensors)
                 call.live += 1
+                times = (call.timeout_s, item.timeout_s)
+                call.timeout_s = max(filter(None, times)) if all(times) else None
                 return _Part(call, len(call.members) - 1)
         call = _Call(
             model, [tensors], wanted, item.priority, parameters, item.dispatch_id, item.timeout_s
@@ -253,17 +264,23 @@ class OipEngine(ItemwiseEngine[_Part]):
             if not call.live:  # nobody waits for it any more
                 call.task.cancel()
             raise
+        except grpc.aio.AioRpcError as error:
+            if len(call.members) == 1 or error.code() not in _OF_ONE:
+                raise
+            alone = replace(call, members=[call.members[work.call.index]])  # it may be another's
+            answer.outputs = _outputs(call.model, (await self._infer(alone))[0])
+            return
         answer.outputs = _outputs(call.model, members[work.call.index])
 
     async def _infer(self, call: _Call) -> list[list[Tensor]]:
-        response = await self._server.call("ModelInfer", _request(call), self._limit(call))
+        response = await self._server.call("ModelInfer", _request(call), self._limit)
         return split(response, [rows(member) for member in call.members])
 
     async def _stream(self, work: Work[_Part], call: _Call, answer: _Answer) -> None:
         """Every answer of a decoupled model: text as it comes, tensors as outputs."""
         request = _request(call)
         request.parameters["triton_enable_empty_final_response"].bool_param = True
-        stream = self._server.stream(iter([request]), self._limit(call))
+        stream = self._server.stream(iter([request]), self._limit)
         try:
             async for message in stream:
                 if message.error_message:
@@ -296,9 +313,12 @@ class OipEngine(ItemwiseEngine[_Part]):
             assert self._sink is not None
             self._sink.delta(work.item.dispatch_id, 0, 0, text, 0)
 
-    def _limit(self, call: _Call) -> float | None:
-        limits = [s for s in (self._options.call_timeout, call.timeout_s) if s]
-        return min(limits) if limits else None
+    @property
+    def _limit(self) -> float | None:
+        """Of a call, in seconds. The deadline of an item is not the engine's: the scheduler cancels
+        what is over.
+        """
+        return self._options.call_timeout or None
 
     def _explain(self, work: Work[_Part], failure: BaseException) -> EngineError | None:  # noqa: ARG002
         if not isinstance(failure, grpc.aio.AioRpcError):

@@ -8,7 +8,9 @@ from batchyard.v1 import types_pb2
 from node_agent.engines.faults import busy, unavailable
 from node_agent.engines.interface import EngineError
 
-_FULL = re.compile(r"queue|exceeds? maximum|too many|overload", re.IGNORECASE)
+_FULL = re.compile(  # the last one: it waited there for as long as it might
+    r"queue|exceeds? maximum|too many|overload|timeout expired", re.IGNORECASE
+)
 _CALLERS = frozenset({"INVALID_ARGUMENT", "OUT_OF_RANGE", "FAILED_PRECONDITION"})
 
 

@@ -43,10 +43,14 @@ def check(tensors: Sequence[Tensor]) -> None:
     """
     if not tensors:
         raise invalid("tensors.tensors", "there is no tensor")
+    if len({tensor.name for tensor in tensors}) < len(tensors):
+        raise invalid("tensors.tensors", "name a tensor twice")
     for i, tensor in enumerate(tensors):
         place = f"tensors.tensors[{i}]"
         size = SIZES.get(tensor.datatype)
         count = math.prod(tensor.shape)
+        if any(length < 0 for length in tensor.shape):
+            raise invalid(f"{place}.shape", "has a length below 0")
         if tensor.datatype == "BYTES":
             if len(_elements(tensor.data)) != count:
                 raise invalid(f"{place}.data", f"holds not the {count} elements of its shape")
@@ -89,7 +93,7 @@ def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
 
 def batch_key(tensors: Sequence[Tensor]) -> tuple[Any, ...] | None:
     """Return what must be equal to share a batch; None: it has no first dimension to join by."""
-    if any(not tensor.shape for tensor in tensors):
+    if any(not tensor.shape or not tensor.shape[0] for tensor in tensors):
         return None
     if len({tensor.shape[0] for tensor in tensors}) != 1:
         return None
@@ -121,6 +125,8 @@ def split(response: Any, counts: Sequence[int]) -> list[list[Tensor]]:
     if len(response.raw_output_contents) != len(response.outputs):
         raise broken("the server answered without raw contents", "malformed")
     whole = list(zip(response.outputs, response.raw_output_contents, strict=True))
+    for output, data in whole:
+        _check_output(output, data)
     if len(counts) == 1:
         return [[_tensor(output, output.shape, data) for output, data in whole]]
     members: list[list[Tensor]] = [[] for _ in counts]
@@ -150,6 +156,18 @@ def new_request() -> Any:
 
 def _tensor(output: Any, shape: Sequence[int], data: bytes) -> Tensor:
     return Tensor(name=output.name, datatype=output.datatype, shape=shape, data=data)
+
+
+def _check_output(output: Any, data: bytes) -> None:
+    """Raises ItemFailed: its data are not what its shape says."""
+    count, size = math.prod(output.shape), SIZES.get(output.datatype)
+    if output.datatype == "BYTES":
+        fits = len(_elements(data)) == count
+    else:
+        fits = size is not None and len(data) == count * size
+    if not fits or any(length < 0 for length in output.shape):
+        text = f"tensor {output.name!r} of {output.datatype} does not hold what its shape says"
+        raise broken(text, "malformed")
 
 
 def _cut(output: Any, data: bytes, counts: Sequence[int]) -> list[bytes]:

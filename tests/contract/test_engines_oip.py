@@ -103,6 +103,7 @@ async def test_cancel_of_the_last_member_ends_the_call(
     [
         ("INVALID_ARGUMENT", "unexpected shape", "INVALID_ARGUMENT", False),
         ("UNAVAILABLE", "Exceeds maximum queue size", "ENGINE_BUSY", True),
+        ("UNAVAILABLE", "Request timeout expired", "ENGINE_BUSY", True),
         ("UNAVAILABLE", "Socket closed", "ENGINE_UNAVAILABLE", False),
         ("DEADLINE_EXCEEDED", "", "ENGINE_STALLED", False),
         ("INTERNAL", "model raised", "ENGINE_ERROR", False),
@@ -252,3 +253,77 @@ async def test_parameters_of_a_text_go_with_the_call_or_are_refused_by_name(
         assert error is not None
         assert (error.reason, error.field) == (reason, f"request.params.{field}")
     assert len(server.requests) == 1
+
+
+async def test_member_that_the_model_refuses_fails_alone(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    """Behaviour 12: the server refuses the batch; each is then asked for alone."""
+    server.hates = 9
+    ids = bench.submit(*(numbers(bench, value) for value in (1, 9, 3)), atomic=True)
+    first, second, third = [await bench.sink.end(i) for i in ids]
+    assert [r.outputs[0].tensors[0].data for r in (first, third)] == [b"\2", b"\6"]
+    assert second.error is not None
+    assert second.error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT
+    assert len(server.requests) == 4
+
+
+async def test_time_of_one_member_is_no_limit_of_the_others(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    """Behaviour 59: a caller's short deadline is no hang of the engine."""
+    for times, told in (((0.05, 9.0), 9_000_000), ((0.05, None), 0)):
+        server.blocked.clear()
+        items = [numbers(bench, 1), numbers(bench, 2)]
+        for item, timeout_s in zip(items, times, strict=True):
+            item.timeout_s = timeout_s
+        hasty, patient = bench.submit(*items, atomic=True)
+        await bench.sink.until(lambda: server.open == 1)
+        assert server.requests[-1].parameters["timeout"].int64_param == told
+        await bench.cancel(hasty)  # as the scheduler does when its time is over
+        server.blocked.set()
+        assert (await bench.sink.end(patient)).outputs[0].tensors[0].data == b"\4"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ("UINT8", [2, 1], b"\1"),
+        ("FP32", [2, 1], b"1234567"),
+        ("NONSENSE", [2, 1], b"12"),
+        ("UINT8", [-2, -1], b"12"),
+        ("BYTES", [2, 1], b"\1\0\0\0a"),
+        ("BYTES", [2, 1], b"\xff\xff\xff\xffa"),
+        ("UINT8", [5, 1], b"12345"),
+    ],
+)
+async def test_answer_that_is_not_what_its_shape_says_is_the_engines_fault(
+    server: OipServerDouble, bench: Bench, odd: tuple[str, list[int], bytes]
+) -> None:
+    """Nobody gets rows that are short, or another's."""
+    server.answers = odd
+    for result in [
+        await bench.sink.end(i)
+        for i in bench.submit(numbers(bench, 1), numbers(bench, 2), atomic=True)
+    ]:
+        assert result.error is not None
+        assert result.error.reason == types_pb2.ERROR_REASON_ENGINE_ERROR
+        assert not result.outputs
+    server.answers = None
+    assert (await bench.run(numbers(bench, 4))).error is None
+
+
+async def test_tensors_that_would_spoil_the_batch_of_others_stay_out_of_it(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    twice, negative, empty = numbers(bench, 1), numbers(bench, 1), numbers(bench, 1)
+    twice.request.tensors.tensors.append(twice.request.tensors.tensors[0])
+    negative.request.tensors.tensors[0].shape[:] = [-1, -1]
+    empty.request.tensors.tensors[0].shape[:] = [0, 1]
+    empty.request.tensors.tensors[0].data = b""
+    ids = bench.submit(twice, negative, empty, numbers(bench, 7), atomic=True)
+    results = [await bench.sink.end(i) for i in ids]
+    for result in results[:2]:
+        assert result.error is not None
+        assert result.error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT
+    assert [r.outputs[0].tensors[0].data for r in results[2:]] == [b"", b"\x0e"]

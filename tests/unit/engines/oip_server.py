@@ -22,6 +22,8 @@ class OipServerDouble:
         self.unloaded = ["spare"]
         self.parameters: dict[str, Any] = {}  # of the last load
         self.fails: tuple[grpc.StatusCode, str] | None = None
+        self.hates = 256  # a byte that fails the call of whoever sends it
+        self.answers: tuple[str, list[int], bytes] | None = None  # type, shape, data of any output
         self.blocked = asyncio.Event()
         self.blocked.set()
         self.tells_ready = asyncio.Event()
@@ -98,12 +100,16 @@ class OipServerDouble:
             await self.blocked.wait()
             if self.fails is not None:
                 await context.abort(*self.fails)
+            if self.hates in list(b"".join(request.raw_input_contents)):
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"hates {self.hates}")
         finally:
             self.open -= 1
         response = MESSAGES["InferResponse"](model_name=request.model_name, id=request.id)
         for tensor, data in zip(request.inputs, request.raw_input_contents, strict=True):
-            response.outputs.add(name="y", datatype=tensor.datatype, shape=tensor.shape)
-            response.raw_output_contents.append(bytes(2 * value % 256 for value in data))
+            doubled = bytes(2 * value % 256 for value in data)
+            kind, shape, content = self.answers or (tensor.datatype, tensor.shape, doubled)
+            response.outputs.add(name="y", datatype=kind, shape=shape)
+            response.raw_output_contents.append(content)
         return response
 
     async def on_ModelStreamInfer(self, requests: Any, _context: Any) -> AsyncIterator[Any]:
