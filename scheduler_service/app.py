@@ -94,6 +94,7 @@ class App:
         self._quarantine = Quarantine(
             config.state_dir, self._clock, keep_for=config.failover.poison_memory
         )
+        self._effects.remember = self._quarantine.remember
         self._book = Book(self.driver, self._clock, quotas=quotas, on_poisoned=self._quarantine.add)
         if quotas is not None:
             self.driver.observe(quotas.observe)
@@ -388,6 +389,7 @@ class App:
         self.driver.close()
         if self._jobs is not None:
             await self._jobs.close()
+        self._quarantine.close()
         await self._observers.stop()
         if self._recording is not None:
             self._recording.close()

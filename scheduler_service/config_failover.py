@@ -42,7 +42,8 @@ class FailoverSection(Section):
     its work abandoned where its request was dispatched again. 0: nothing is waited for."""
     poison_memory: DurationNs = 600 * SECOND
     """How long a request that made three nodes fail is refused, also after a restart where there
-    is a `state_dir`. 0: it may be sent again at once."""
+    is a `state_dir`, and how long a restart remembers the deaths charged to one that is not refused
+    yet. 0: it may be sent again at once."""
 
 
 class ModelTimeoutsSection(Section):

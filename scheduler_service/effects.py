@@ -16,6 +16,7 @@ from scheduler_service.rpc.results import ResultBuilder
 log = logging.getLogger(__name__)
 
 Scale = Callable[[cmd.RequestScale], None]
+Remember = Callable[[cmd.RememberDeaths], None]
 
 
 class Effects:
@@ -25,6 +26,7 @@ class Effects:
         self.sessions: dict[tuple[str, int], NodeSession] = {}
         self.book: Book | None = None  # set by the composition root
         self.scale = scale
+        self.remember: Remember | None = None  # set by the composition root
         # Does it once all results of job items that have come are stored; None: there are no jobs.
         self.after_results: Callable[[Callable[[], None]], None] | None = None
         self._acknowledgements: list[cmd.AcknowledgeResults] = []  # of this step
@@ -34,6 +36,7 @@ class Effects:
             cmd.DispatchBatch: self._dispatch,
             cmd.CancelAttempts: self._cancel,
             cmd.StartOutput: self._start_output,
+            cmd.RememberDeaths: self._remember_deaths,
             cmd.WelcomeNode: self._welcome,
             cmd.CloseSession: self._close,
             cmd.PingNode: self._ping,
@@ -139,6 +142,10 @@ class Effects:
         session = self._session(command.node_id, command.epoch)
         if session is not None:
             session.drain(command)
+
+    def _remember_deaths(self, command: cmd.RememberDeaths) -> None:
+        if self.remember is not None:
+            self.remember(command)
 
     def _scale(self, command: cmd.RequestScale) -> None:
         if self.scale is not None:

@@ -105,6 +105,7 @@ class World:
             cmd.CancelAttempts: self._cancel,
             cmd.StartOutput: _ignore,
             cmd.FinishRequest: self._finish,
+            cmd.RememberDeaths: _ignore,
             cmd.WelcomeNode: self._welcome,
             cmd.CloseSession: self._close,
             cmd.PingNode: self._ping,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler_service.core import demand, ledger, records, requests
+from scheduler_service.core import apart, demand, ledger, records, requests
 from scheduler_service.core.events import BodyReturned, RunningItem
 from scheduler_service.core.outcomes import Outcome, Reason, RequestClass, RequestState
 from scheduler_service.core.relay import ReturnedOutput
@@ -29,7 +29,7 @@ from scheduler_service.core.types import ADOPTED, NEVER, Attempt, Batch, Engine,
 
 _STATED: Final = (
     "user_id", "task_type", "max_wait", "max_attempts", "resume_mode", "continuable", "inputs",
-    "prompt_tokens", "output_tokens", "size_bytes", "affinity_key", "traits",
+    "prompt_tokens", "output_tokens", "size_bytes", "affinity_key", "traits", "former_deaths",
 )  # fmt: skip
 OVER: Final = ("recovered", "")  # the timer of the window's end
 
@@ -62,6 +62,8 @@ def on_body(state: State, event: BodyReturned) -> None:
         return
     for name in _STATED:
         setattr(request, name, getattr(stated, name))
+    if request.former_deaths:
+        apart.on_returned(state, request)
     if stated.model == request.model:  # else it is degraded already
         request.degrade, request.degrade_after = stated.degrade, stated.degrade_after
 
@@ -83,6 +85,8 @@ def adopt(state: State, node: Node, item: RunningItem) -> bool:
         _enter(state, request, item)
     elif request.max_attempts:  # its body is here
         requests.submit(state, request)
+        if request.former_deaths:
+            apart.on_returned(state, request)
         return False
     else:
         _enter(state, request, item)
@@ -104,6 +108,8 @@ def _enter(state: State, request: Request, item: RunningItem) -> None:
     state.pool(item.model)
     state.record(records.SUBMIT, request)
     demand.note(state, request)
+    if request.former_deaths:
+        apart.on_returned(state, request)
     if request.deadline < NEVER:
         state.timers.set(request.rid * 4 + requests.DEADLINE, request.deadline)
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from scheduler_service.core import attribution, placement, records, requests
+from scheduler_service.core.attribution import deaths_of
+from scheduler_service.core.commands import RememberDeaths
 from scheduler_service.core.outcomes import EngineMode, NodeHealth, RequestState
 from scheduler_service.core.state import Pool, State, accepts_work
 from scheduler_service.core.transitions import move_request
@@ -42,7 +44,7 @@ class Run:
 
 def is_suspect(request: Request) -> bool:
     """Whether two nodes went while they had it."""
-    return len(attribution.deaths_of(request)) >= attribution.SUSPECT_DEATHS
+    return len(deaths_of(request)) >= attribution.SUSPECT_DEATHS
 
 
 def condemned(attempt: Attempt) -> bool:
@@ -50,13 +52,39 @@ def condemned(attempt: Attempt) -> bool:
     return attempt.batch.close_reason == TRIAL and attribution.effects_of(attempt).suspects
 
 
+def blame(state: State, request: Request) -> None:
+    """Which nodes died with it has changed: that is to be remembered, should it live again."""
+    state.blamed[request.rid] = None
+    state.blames[request.rid] = request, tuple(deaths_of(request))
+
+
+def flush_blames(state: State) -> None:
+    """One command for all blames of the step."""
+    if state.blames:
+        state.emit(RememberDeaths(list(state.blames.values())))
+        state.blames.clear()
+
+
+def on_returned(state: State, request: Request) -> None:
+    """A request came of which nodes have died before: it may have to wait for its trial."""
+    if request.state is RequestState.FINISHED:
+        return
+    state.blamed[request.rid] = None
+    if request.in_queue and is_suspect(request):
+        requests.leave_queue(state, request)
+        _wait_for_trial(state, request, _stay(state, request))
+
+
 def hold_suspect(state: State, request: Request) -> None:
     """It waits for its trial."""
-    pool = _hold(state, request)
+    _wait_for_trial(state, request, _hold(state, request))
+
+
+def _wait_for_trial(state: State, request: Request, pool: Pool) -> None:
     apart = _apart(state, pool)
     if request not in apart.suspects:
         apart.suspects.append(request)
-    nodes = ", ".join(attribution.deaths_of(request))
+    nodes = ", ".join(deaths_of(request))
     state.record(records.SUSPECTED, request, pool=pool.model, nodes=nodes)
 
 
@@ -81,6 +109,11 @@ def _apart(state: State, pool: Pool) -> Apart:
 def _hold(state: State, request: Request) -> Pool:
     """It waits, and not in the queue."""
     move_request(request, RequestState.QUEUED)
+    return _stay(state, request)
+
+
+def _stay(state: State, request: Request) -> Pool:
+    """Begin a stay outside the queue."""
     request.queued_at = state.now
     pool = state.pools[request.served_model]
     requests.arm_wait(state, request, pool)
@@ -90,11 +123,11 @@ def _hold(state: State, request: Request) -> Pool:
 
 def acquit(state: State, culprit: Request) -> None:
     """Those whose misfortunes the culprit explains are suspects no more."""
-    guilty = set(attribution.deaths_of(culprit))  # membership only
+    guilty = set(deaths_of(culprit))  # membership only
     apart = state.pools[culprit.served_model].apart
     if apart is None:
         return
-    for request in [r for r in apart.suspects if guilty.issuperset(attribution.deaths_of(r))]:
+    for request in [r for r in apart.suspects if guilty.issuperset(deaths_of(r))]:
         apart.suspects.remove(request)
         if _waits(request):
             requests.enter_queue(state, request, returning=True)

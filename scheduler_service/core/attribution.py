@@ -98,9 +98,11 @@ def effects_of(attempt: Attempt) -> Effects:
 
 def deaths_of(request: Request) -> list[str]:
     """Ids of the nodes that died, froze or ran out of memory with it, each once. A session that
-    broke and is not back counts, too: its work may have moved on before the node is lost.
+    broke and is not back counts, too: its work may have moved on before the node is lost. So does
+    what was remembered of it, by this scheduler or the one before.
     """
-    return list(dict.fromkeys(a.node.node_id for a in request.attempts if _died(a)))
+    here = [a.node.node_id for a in request.attempts if _died(a)]
+    return list(dict.fromkeys((*request.former_deaths, *here)))
 
 
 def _died(attempt: Attempt) -> bool:

@@ -63,6 +63,13 @@ class FinishRequest:
 
 
 @dataclass(slots=True)
+class RememberDeaths:
+    """Keep, for a later life of these requests, which nodes died with them; none: forget it."""
+
+    deaths: list[tuple[Request, tuple[str, ...]]]
+
+
+@dataclass(slots=True)
 class WelcomeNode:
     """Admit the session; `abandon` are handed-back ids that are no longer wanted."""
 
@@ -133,6 +140,7 @@ Command = (
     | CancelAttempts
     | StartOutput
     | FinishRequest
+    | RememberDeaths
     | WelcomeNode
     | CloseSession
     | PingNode

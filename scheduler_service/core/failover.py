@@ -203,7 +203,7 @@ def _halve(state: State, members: list[Attempt]) -> None:
             retry(state, attempt)
             continue
         request.charged -= 1
-        _note_tried(attempt)
+        _note_tried(state, attempt)
         if not _resume(state, attempt):
             continue
         if may_retry(state, attempt) is None:
@@ -280,7 +280,7 @@ def give_back(state: State, attempt: Attempt) -> None:
 def retry(state: State, attempt: Attempt) -> None:
     """The attempt has ended without an answer: try again elsewhere, or give up."""
     request = attempt.request
-    _note_tried(attempt)
+    _note_tried(state, attempt)
     if request.live:  # its sibling may still answer
         ledger.note_moved(attempt)
         return
@@ -300,10 +300,12 @@ def retry(state: State, attempt: Attempt) -> None:
             _fail_over(state, attempt, verdict.at + wait)
 
 
-def _note_tried(attempt: Attempt) -> None:
+def _note_tried(state: State, attempt: Attempt) -> None:
     incarnation, request = attempt.node.incarnation, attempt.request
     if incarnation not in request.tried:
         request.tried = (*request.tried, incarnation)
+    if effects_of(attempt).suspects:
+        apart.blame(state, request)
 
 
 def _give_up_unpaid(state: State, attempt: Attempt) -> None:

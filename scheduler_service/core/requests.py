@@ -42,6 +42,7 @@ _QUEUED: Final = RequestState.QUEUED
 _FINISHED: Final = RequestState.FINISHED
 _INTERACTIVE: Final = RequestClass.INTERACTIVE
 _REJECTED: Final = Outcome.REJECTED
+_SUCCEEDED: Final = Outcome.SUCCEEDED
 _NONE: Final = Reason.NONE
 _NOTHING: Final[dict[str, str]] = {}  # stands for all metadata that says nothing
 _RECORD_OF: Final = {
@@ -458,6 +459,8 @@ def finish(
         state.dirty.update(state.apart)  # a node may be kept for it
     if state.watches and state.watches.pop(request.rid, None) is not None:
         state.timers.cancel(request.rid * 4 + PATIENCE)
+    if state.blamed and state.blamed.pop(request.rid, state) is None:
+        _forget_deaths(state, request)
     finished = state.finished
     if finished and len(finished) == finished.maxlen:
         ledger.forget(finished[0])
@@ -472,6 +475,12 @@ def finish(
             request, outcome, reason, message, attempt, payload, retry_after, metadata or _NOTHING
         )
     )
+
+
+def _forget_deaths(state: State, request: Request) -> None:
+    """Of one that ended otherwise they are remembered, for it may come again."""
+    if request.outcome is _SUCCEEDED or request.reason is Reason.POISONED:
+        state.blames[request.rid] = request, ()
 
 
 def _end_of(sibling: Attempt, winner: Attempt | None, outcome: Outcome) -> AttemptState:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from scheduler_service.core import (
     adoption,
+    apart,
     dispatch,
     drains,
     events,
@@ -42,6 +43,8 @@ def _submit(state: State, event: events.RequestsSubmitted) -> None:
             state.lengths.expect(request)
     for request in event.requests:
         requests.submit(state, request)
+        if request.former_deaths:
+            apart.on_returned(state, request)
     if state.policies.least_share:
         reach.watch(state, event.requests)
 
@@ -139,6 +142,7 @@ class Scheduler:
         if state.dirty:
             dispatch.decide(state)
         _flush_cancels(state)
+        apart.flush_blames(state)
         if state.step >= state.next_check:
             invariants.check(state)
             state.plan_check()

@@ -207,6 +207,8 @@ def _readopt(state: State, node: Node, engine: Engine, attempt: Attempt) -> None
     if request.state is RequestState.QUEUED:  # it was queued again when the stream broke
         requests.leave_queue(state, request)
         move_request(request, RequestState.RUNNING if attempt.running else RequestState.DISPATCHED)
+    if request.rid in state.blamed:
+        apart.blame(state, request)  # its node did not die
 
 
 def _build_engines(node: Node, spec: NodeSpec, old: Node | None) -> None:
@@ -346,6 +348,7 @@ def _move_undelivered(state: State, attempt: Attempt) -> None:
     if attempt.node.incarnation not in request.tried:
         request.tried = (*request.tried, attempt.node.incarnation)
     failover.note_failover(state, attempt)
+    apart.blame(state, request)
     if apart.is_suspect(request):
         apart.hold_suspect(state, request)
     else:

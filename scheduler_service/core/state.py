@@ -188,6 +188,8 @@ class State:
         self.watches: dict[int, Watch] = {}  # by rid, where attempts have limits
         self.hedges = False  # whether any pool sends rivals to slow attempts
         self.apart: dict[str, None] = {}  # pools that have requests which must run apart
+        self.blamed: dict[int, None] = {}  # by rid: requests of which deaths are remembered
+        self.blames: dict[int, tuple[Request, tuple[str, ...]]] = {}  # of this step, by rid
         self.waiting_bytes = 0
         self.jobs_running = 0  # items of jobs in flight
         self.making_room: dict[str, int] = {}  # job items stopped for each pool, not yet gone

@@ -91,6 +91,7 @@ class Request:
     traits: Traits | None = None  # None: batches with everything of its model
     context: Any = None  # the edge's own; opaque here
     trace_id: str = ""  # of a sampled request, for those who look at it later
+    former_deaths: tuple[str, ...] = ()  # nodes that died with it, in an earlier life of it
 
     # Where it is. Written by the core only.
     state: RequestState = RequestState.QUEUED

@@ -93,11 +93,11 @@ def make_entry(
     """
     item, now = taken.item, clock.now()
     parsed = converter.convert(item.request, rid=rid, now=now, rpc_deadline=NEVER, stream=False)
-    if quarantine is not None and quarantine.alike:
-        quarantine.check(parsed)
     request, given = parsed.request, parsed.given
     request.request_id = item.request_id
     request.tenant = item.tenant
+    if quarantine is not None and quarantine.alike:
+        quarantine.check(parsed)
     request.request_class = RequestClass.JOB
     request.stream = request.continuable and streams(
         inference_pb2.InferenceRequest.FromString(item.request)

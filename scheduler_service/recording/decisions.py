@@ -50,6 +50,11 @@ def _finish(command: cmd.FinishRequest) -> str:
     )
 
 
+def _remember(command: cmd.RememberDeaths) -> str:
+    told = " ".join(f"#{request.rid}={','.join(nodes)}" for request, nodes in command.deaths)
+    return f"remember deaths {told}"
+
+
 def _welcome(command: cmd.WelcomeNode) -> str:
     return (
         f"welcome {command.node_id} epoch={command.epoch} abandon={command.abandon} "
@@ -87,6 +92,7 @@ _WORDS: Final[dict[type, Callable[[Any], str]]] = {
     cmd.CancelAttempts: _cancel,
     cmd.StartOutput: _start,
     cmd.FinishRequest: _finish,
+    cmd.RememberDeaths: _remember,
     cmd.WelcomeNode: _welcome,
     cmd.CloseSession: _close,
     cmd.PingNode: _ping,

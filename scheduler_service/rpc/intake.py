@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration as DurationProto
 
 from batchyard.v1 import inference_pb2, scheduler_service_pb2, types_pb2
 from scheduler_service.clock import Clock
-from scheduler_service.core.types import NEVER, Duration, Instant
+from scheduler_service.core.types import NEVER, Duration, Instant, Request
 from scheduler_service.rpc import status
 from scheduler_service.rpc.book import Book
 from scheduler_service.rpc.convert import Converter, Parsed, parse
@@ -85,7 +85,10 @@ class Quarantined(Protocol):
     alike: dict[tuple[str, int], int]  # empty: there is nothing
 
     def check(self, parsed: Parsed) -> None:
-        """Raises Refused, if the request is of those."""
+        """Raises Refused, if the request is of those; else states which nodes died with it."""
+
+    def recall(self, request: Request) -> None:
+        """States which nodes died with it in an earlier life."""
 
 
 class Intake:
@@ -185,6 +188,8 @@ class Intake:
             found.attach(caller, opening.attach)
             found.detach = max(found.detach, opening.detach_grace)
             if not found.request_bytes:
+                if self._quarantine is not None:
+                    self._quarantine.recall(parsed.request)
                 self.book.complete(found, parsed)
             return found
         message = inference_pb2.InferenceResult.FromString(found)

@@ -156,6 +156,9 @@ class Cluster:
             return False
         return any(n.summary.node_id == node_id and n.summary.can_accept for n in nodes)
 
+    async def ended(self, node_id: str) -> bool:
+        return self.agents[node_id].process.returncode is not None
+
     async def report(self) -> Any:
         return await self.admin.report()
 

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from scheduler_service.core import records
+from scheduler_service.core.commands import RememberDeaths
 from scheduler_service.core.outcomes import Outcome, Reason
 from scheduler_service.core.types import Request
 from tests.builders import Agent, World, engine, static
@@ -113,6 +114,79 @@ def test_verdict_clears_those_who_died_with_the_culprit() -> None:
     assert fourth.running() == requests[1:], "together, as before"
     fourth.finish(*requests[1:])
     assert all(r.outcome is Outcome.SUCCEEDED for r in requests[1:])
+
+
+def remembered(world: World) -> list[tuple[str, tuple[str, ...]]]:
+    """What was told of deaths, in order."""
+    told = world.of(RememberDeaths)
+    return [(r.request_id, nodes) for command in told for r, nodes in command.deaths]
+
+
+def test_deaths_of_a_former_life_count_on() -> None:
+    """Its second death is the first one here: then comes its trial, on a node of its own."""
+    world = World()
+    first = world.agent("n1", engine(slots=4))
+    fine = world.submit()
+    poison = world.submit(former_deaths=("n0",))
+    assert first.running() == [fine, poison], "one death is no more than bad luck"
+    second = world.agent("n2", engine(slots=4))
+    first.die()
+    assert second.running() == [poison], "alone"
+    second.die()
+    beat(world, 3)
+    assert fine.outcome is None
+    assert poison.reason is Reason.POISONED
+    assert world.noted(records.POISONED)[0].data == {"nodes": "n0, n1, n2"}
+
+
+def test_suspect_of_a_former_life_is_tried_at_once_and_by_itself() -> None:
+    world = World()
+    agent = world.agent("n0", engine(slots=4))
+    poison = world.submit(former_deaths=("n8", "n9"))
+    others = world.submit(3)
+    assert agent.running() == [poison]
+    agent.finish(poison)
+    assert agent.running() == others
+    assert remembered(world) == [(poison.request_id, ())], "it was only unlucky"
+
+
+def test_deaths_are_to_be_remembered_until_the_request_ends_well_or_is_condemned() -> None:
+    world = fleet(5, 4)
+    poison = world.submit()
+    fine = world.submit()
+    died = live_on(world, poison, [fine])
+    of_poison = [nodes for name, nodes in remembered(world) if name == poison.request_id]
+    assert of_poison[0] == (died[0],)
+    assert (died[0], died[1]) in of_poison
+    assert of_poison[-1] == ()
+    of_fine = [nodes for name, nodes in remembered(world) if name == fine.request_id]
+    assert of_fine == [] or of_fine[-1] == ()
+
+
+def test_node_that_comes_back_with_the_request_did_not_die_of_it() -> None:
+    world = World()
+    agent = world.agent("n0", engine())
+    request = world.submit()
+    agent.lose_stream()
+    assert remembered(world) == [(request.request_id, ("n0",))]
+    agent.join()
+    assert remembered(world)[-1] == (request.request_id, ())
+
+
+def test_request_that_was_cancelled_is_remembered_for_its_next_life() -> None:
+    world = World()
+    agent = world.agent("n0", engine())
+    request = world.submit()
+    agent.die()
+    world.cancel(request)
+    assert remembered(world)[-1] == (request.request_id, ("n0",))
+
+
+def test_nothing_is_remembered_of_what_no_node_died_with() -> None:
+    world = fleet(1)
+    request = world.submit()
+    world.agents["n0"].finish(request)
+    assert remembered(world) == []
 
 
 def test_out_of_memory_counts_as_a_death_of_the_node() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from batchyard.v1 import inference_pb2
+from scheduler_service.core.commands import RememberDeaths
 from scheduler_service.core.outcomes import Reason
-from scheduler_service.core.types import NEVER, SECOND
+from scheduler_service.core.types import NEVER, SECOND, Request
 from scheduler_service.policies.task_types import TaskTypes
-from scheduler_service.quarantine import AGAIN, FILE, MOST, Quarantine
+from scheduler_service.quarantine import AGAIN, FILE, MOST, PAUSE, Quarantine
 from scheduler_service.rpc.convert import Converter, Parsed
 from scheduler_service.rpc.validate import Limits, Refused
 from tests.unit.scheduler.small_world import HandClock
@@ -98,6 +99,59 @@ def test_oldest_goes_when_there_are_too_many() -> None:
     assert len(quarantine) == MOST
     assert sum(quarantine.alike.values()) == MOST
     quarantine.check(parsed()[0])
+
+
+def named(request_id: str = "a", text: str = "poison") -> Request:
+    """A call with an id, as it comes in."""
+    return parsed(text, request_id=request_id)[0].request
+
+
+def recalled(quarantine: Quarantine, request_id: str = "a", text: str = "poison") -> list[str]:
+    """The nodes that are said to have died with it."""
+    call, _ = parsed(text, request_id=request_id)
+    quarantine.check(call)
+    return list(call.request.former_deaths)
+
+
+def test_deaths_count_on_under_the_next_scheduler(tmp_path: Path) -> None:
+    clock = HandClock()
+    request = named()
+    Quarantine(tmp_path, clock).remember(RememberDeaths([(request, ("n1", "n2"))]))
+    following = Quarantine(tmp_path, clock)
+    assert recalled(following) == ["n1", "n2"]
+    assert recalled(following, "b") == [], "an equal body is another request"
+    assert recalled(following, text="another body") == []
+    clock.instant += 601 * SECOND
+    assert recalled(following) == []
+    assert following.alike == {}
+
+
+def test_request_that_ended_well_is_no_suspect_under_the_next_scheduler(tmp_path: Path) -> None:
+    clock = HandClock()
+    quarantine = Quarantine(tmp_path, clock)
+    quarantine.remember(RememberDeaths([(named(), ("n1",)), (named("b"), ("n1",))]))
+    clock.instant += PAUSE
+    quarantine.remember(RememberDeaths([(named(), ())]))
+    following = Quarantine(tmp_path, clock)
+    assert (recalled(following), recalled(following, "b")) == ([], ["n1"])
+
+
+async def test_swarm_of_deaths_is_written_once_in_a_while_and_at_the_end(tmp_path: Path) -> None:
+    clock = HandClock()
+    quarantine = Quarantine(tmp_path, clock)
+    for name in "abc":
+        quarantine.remember(RememberDeaths([(named(name), ("n1",))]))
+    assert recalled(Quarantine(tmp_path, clock), "c") == []
+    quarantine.close()
+    assert recalled(Quarantine(tmp_path, clock), "c") == ["n1"]
+
+
+def test_suspects_are_bounded_and_the_oldest_goes() -> None:
+    quarantine = Quarantine(None, HandClock())
+    deaths = [(named(str(number)), ("n1",)) for number in range(MOST + 1)]
+    quarantine.remember(RememberDeaths(deaths))
+    assert sum(quarantine.alike.values()) == MOST
+    assert (recalled(quarantine, "0"), recalled(quarantine, "1")) == ([], ["n1"])
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"bodies": 3}', '{"bodies": [[1]]}', "\x00"])
