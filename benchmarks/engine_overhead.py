@@ -9,6 +9,10 @@ time of scheduler and agent per token. Three engines:
                of its own, all else shares the other
     --url      a server that runs, on cores that whoever started it chose
 
+The rate hangs on what else runs on the machine; the engine's processor time per token does so much
+less. Each number of streams is tried once before it counts, for a prompt that an engine has read
+before costs it less.
+
     python -m benchmarks.engine_overhead [--engine llamacpp | --url http://...] [--unpinned]
 """
 
@@ -25,6 +29,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
+import psutil
 
 from batchyard import AsyncClient
 from benchmarks import machine
@@ -36,8 +41,9 @@ TOKENS = 50
 PROMPT = "Tell me a long story about a harbour, its ships and the people who work there."
 HEAD = (
     "| streams | tokens/s direct | scheduled | kept | first token direct p50/p99 "
-    "| scheduled p50/p99 | added p50/p99 | CPU per token: scheduler, agent |\n"
-    "|---|---|---|---|---|---|---|---|\n"
+    "| scheduled p50/p99 | added p50/p99 | CPU per token: scheduler, agent "
+    "| engine direct, scheduled |\n"
+    "|---|---|---|---|---|---|---|---|---|\n"
 )
 
 
@@ -48,6 +54,15 @@ class Engine:
     url: str
     model: str
     real: bool  # it may end where it likes, unless it is told not to
+    pid: int = 0  # its processor time is read, with its children's; 0: unknown
+
+    def cpu_s(self) -> float:
+        """Processor time that its processes have used so far."""
+        if not self.pid:
+            return 0.0
+        first = psutil.Process(self.pid)
+        times = [each.cpu_times() for each in (first, *first.children(recursive=True))]
+        return sum(each.user + each.system for each in times)
 
 
 @dataclass(slots=True)
@@ -124,7 +139,7 @@ class Scheduled:
 
 
 async def measure(
-    way: Direct | Scheduled, streams: int, in_a_row: int, children: dict[str, Child]
+    way: Direct | Scheduled, streams: int, in_a_row: int, children: dict[str, Child | Engine]
 ) -> Run:
     """Run so many streams at once, each so many times over."""
     run = Run()
@@ -144,12 +159,12 @@ async def measure(
 @asynccontextmanager
 async def _engine(options: argparse.Namespace, cores: Cores) -> AsyncIterator[Engine]:
     if options.url:
-        yield Engine(options.url, options.model, real=True)
+        yield Engine(options.url, options.model, real=True, pid=options.engine_pid)
         return
     real = options.engine == "llamacpp"
     module = "benchmarks.llamacpp_server" if real else "benchmarks.paced_server"
     async with child(module, cores=cores.load) as engine:
-        yield Engine(engine.ready.strip(), "m", real=real)
+        yield Engine(engine.ready.strip(), "m", real=real, pid=engine.pid)
 
 
 async def main(options: argparse.Namespace) -> None:
@@ -180,15 +195,17 @@ async def main(options: argparse.Namespace) -> None:
             "direct": Direct(session, engine),
             "scheduled": Scheduled(client, engine),
         }
-        children = {"scheduler": scheduler, "agent": agent}
+        children: dict[str, Child | Engine] = {
+            "scheduler": scheduler, "agent": agent, "engine": engine
+        }  # fmt: skip
         # The engine is warming up.
         while engine.model not in [m.model async for m in client.list_models()]:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-        for way in ways.values():
-            await measure(way, 4, 1, children)  # everything is loaded and connected
         _say(f"{about}, commit {machine.commit()}; {_places(cores, engine)}\n{HEAD}")
         for streams in options.streams:
             in_a_row, turns = (1, TURNS[streams]) if engine.real else (3, 1)
+            for way in ways.values():
+                await measure(way, streams, 1, children)
             runs: dict[str, list[Run]] = {name: [] for name in ways}
             for turn in range(options.rounds * turns):
                 order = list(ways) if turn % 2 else list(ways)[::-1]
@@ -212,17 +229,20 @@ def _places(cores: Cores, engine: Engine) -> str:
 def _row(streams: int, direct: list[Run], scheduled: list[Run]) -> str:
     ours, theirs = _first(scheduled), _first(direct)
     kept = statistics.median(b.rate / a.rate for a, b in zip(direct, scheduled, strict=True))
-    tokens = sum(run.tokens for run in scheduled)
-    costs = [
-        sum(run.cpu_s[name] for run in scheduled) / tokens * 1e6 for name in ("scheduler", "agent")
-    ]
+    costs = [_cost_us(scheduled, name) for name in ("scheduler", "agent")]
+    costs += [_cost_us(runs, "engine") for runs in (direct, scheduled)]
     rates = [statistics.median(run.rate for run in runs) for runs in (direct, scheduled)]
     return (
         f"| {streams} | {rates[0]:.1f} | {rates[1]:.1f} | {kept:.1%} "
         f"| {theirs[0]:.1f} / {theirs[1]:.1f} ms | {ours[0]:.1f} / {ours[1]:.1f} ms "
         f"| {ours[0] - theirs[0]:+.1f} / {ours[1] - theirs[1]:+.1f} ms "
-        f"| {costs[0]:.0f} us, {costs[1]:.0f} us |\n"
+        f"| {costs[0]:.0f} us, {costs[1]:.0f} us | {costs[2]:.0f} us, {costs[3]:.0f} us |\n"
     )
+
+
+def _cost_us(runs: list[Run], name: str) -> float:
+    """Processor time of one of the processes per token."""
+    return sum(run.cpu_s[name] for run in runs) / sum(run.tokens for run in runs) * 1e6
 
 
 def _first(runs: list[Run]) -> tuple[float, float]:
@@ -236,6 +256,7 @@ if __name__ == "__main__":
     parser.add_argument("--engine", choices=("paced", "llamacpp"), default="paced")
     parser.add_argument("--url", default="", help="of a server that runs, instead of --engine")
     parser.add_argument("--model", default="m", help="of the server at --url")
+    parser.add_argument("--engine-pid", type=int, default=0, help="of the server at --url")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--streams", type=int, nargs="+", choices=STREAMS, default=STREAMS)
     parser.add_argument("--unpinned", action="store_true")

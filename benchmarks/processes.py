@@ -101,6 +101,11 @@ class Child:
         stated: dict[str, Any] = json.loads(self.ready)
         return stated
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def cpu_s(self) -> float:
         """Processor time that it has used so far, over all its threads."""
         times = self._watch.cpu_times()
