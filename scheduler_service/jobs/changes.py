@@ -154,6 +154,14 @@ def note_started(connection: sqlite3.Connection, jobs: Mapping[int, int]) -> Non
     )
 
 
+def note_ends(connection: sqlite3.Connection, ends: Mapping[ItemKey, int]) -> None:
+    """When the time of each of these is over; what was said first counts."""
+    connection.executemany(
+        "UPDATE items SET end_ns = ? WHERE job = ? AND place = ? AND end_ns = 0",
+        [(end, key.job, key.index) for key, end in ends.items()],
+    )
+
+
 def finish(
     connection: sqlite3.Connection, results: Sequence[ItemResult], now_ns: int
 ) -> list[StoredJob]:

@@ -18,6 +18,9 @@ all that is stored for the model.
 Exactly one result: an item is fed only while its row is in the store and it is not taken already;
 its row goes with its result. After a restart what has no result is fed again, unless an agent
 brings it back (`adopt`).
+
+An item's own timeout begins when it is first fed in. When that is over is stored, so that a
+restart does not begin it anew.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ WINDOW_MIN: Final = 4  # items of a model, where it has a live node
 LOOK_S: Final = 0.5  # at nodes that came, and items that are due again
 PAUSE: Final = 1 * SECOND  # before an item that could not be taken is fed again
 PAUSE_MAX: Final = 30 * SECOND
+BACK: Final = 10 * SECOND  # for what an agent brings back after its time: its end is on the way
 FAULTS_MAX: Final = 3  # of the scheduler itself that an item outlives
 
 # Not the item's end: the scheduler could not take it now, and says when that may change.
@@ -98,6 +102,7 @@ class Feeder:
         clock: Clock,
         next_rid: Callable[[], int],
         due_instant: Callable[[int], Instant],
+        wall_ns: Callable[[Instant], int],
         settings: FeedSettings,
         quotas: Quotas | None = None,
         quarantine: Quarantine | None = None,
@@ -110,6 +115,8 @@ class Feeder:
         self._clock = clock
         self._next_rid = next_rid
         self._due_instant = due_instant
+        self._wall_ns = wall_ns
+        self._ends: dict[ItemKey, int] = {}  # not stored yet: when their own time is over
         self._settings = settings
         self._quotas = quotas
         self._quarantine = quarantine
@@ -245,7 +252,8 @@ class Feeder:
         if known is not None:
             return None if known.entry is None else known.entry.request
         taken = self._take(item)
-        entry = self._enter(taken)
+        entry = self._enter(taken, back=True)
+        self._wake.set()
         return None if entry is None else entry.request
 
     # Feeding.
@@ -258,6 +266,7 @@ class Feeder:
             self._wake.clear()
             try:
                 await self._refill()
+                await self._note_ends()
             except StoreFailed as fault:
                 log.warning(
                     "stored items cannot be read: %s", fault, extra={"event": "store_failed"}
@@ -334,13 +343,22 @@ class Feeder:
         if taken is not None:
             self._of_model[taken.item.model] -= 1
 
-    def _enter(self, taken: Taken) -> Entry | None:
-        """Make its request; None: it has its end, or is put back."""
-        item = taken.item
-        due = self._due(item)
+    def _enter(self, taken: Taken, *, back: bool = False) -> Entry | None:
+        """Make its request; None: it has its end, or is put back. `back`: an agent has it, and ends
+        it in time by its own clock; what it has done already counts.
+        """
+        item, now = taken.item, self._clock.now()
+        due, ends = self._due(item), NEVER
+        if item.end_ns:
+            ends = self._due_instant(item.end_ns)
+            if back:
+                ends = max(ends, now + BACK)
+            elif ends <= now:
+                self._expire(taken)
+                return None
         try:
             entry = make_entry(
-                taken, self._converter, self._clock, rid=self._next_rid(), due=due,
+                taken, self._converter, self._clock, rid=self._next_rid(), due=min(due, ends),
                 on_end=self._ended, quarantine=self._quarantine,
             )  # fmt: skip
             if self._quotas is not None:
@@ -349,11 +367,28 @@ class Feeder:
             taken.entry = None
             self._ended(taken, failed(refused.error, item.request_id), refused.error)
             return None
+        if not item.end_ns and taken.deadline < due:
+            self._ends[item.key] = item.end_ns = self._wall_ns(taken.deadline)
         if self._on_entry is not None:
             self._on_entry(entry, item.traceparent)
         taken.not_before = 0
         self._by_rid[entry.request.rid] = taken
         return entry
+
+    def _expire(self, taken: Taken) -> None:
+        error = status.error(Reason.DEADLINE_EXCEEDED, "its time was over before it ended")
+        self._ended(taken, failed(error, taken.item.request_id), error)
+
+    async def _note_ends(self) -> None:
+        """Store when the time is over of those that were fed in for the first time."""
+        if not self._ends:
+            return
+        ends, self._ends = self._ends, {}
+        try:
+            await self._store.note_ends(ends)
+        except StoreFailed:
+            self._ends = {**ends, **self._ends}
+            raise
 
     def _due(self, item: StoredItem) -> Instant:
         return self._due_instant(item.due_ns) if item.due_ns else NEVER

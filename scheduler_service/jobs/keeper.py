@@ -72,6 +72,10 @@ class WallClock:
         """The monotonic instant of a wall time."""
         return max(1, wall_ns - self._offset)
 
+    def at(self, instant: Instant) -> int:
+        """The wall time of a monotonic instant."""
+        return instant + self._offset
+
 
 @dataclass(slots=True, kw_only=True)
 class JobKeeper:

@@ -141,6 +141,7 @@ class StoredItem:
     model: str
     request: bytes
     due_ns: int  # 0: no limit
+    end_ns: int  # by its own timeout, from when it was first fed in; 0: not fed yet, or it has none
     traceparent: str  # of the call that created the job; empty: none
 
     @property

@@ -51,6 +51,7 @@ def make_keeper(
         clock=clock,
         next_rid=next_rid,
         due_instant=wall.instant,
+        wall_ns=wall.at,
         settings=FeedSettings(
             window=config.window,
             max_window=config.max_window,

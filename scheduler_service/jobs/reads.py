@@ -146,7 +146,7 @@ def items(connection: sqlite3.Connection, keys: Sequence[ItemKey]) -> list[Store
     found = []
     for key in keys:
         row = connection.execute(
-            "SELECT tenant, job_id, model, request, due_ns, traceparent"
+            "SELECT tenant, job_id, model, request, due_ns, end_ns, traceparent"
             " FROM items JOIN jobs ON key = job WHERE job = ? AND place = ? AND closing = 0",
             (key.job, key.index),
         ).fetchone()

@@ -63,6 +63,7 @@ _TABLES: Final = (
         priority INTEGER NOT NULL,
         ready INTEGER NOT NULL,
         request BLOB NOT NULL,
+        end_ns INTEGER NOT NULL DEFAULT 0,
         UNIQUE (job, place))""",
     """CREATE TABLE results (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -145,7 +146,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         return
     check_kind(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute(inputs.TABLE)  # younger than the first stores
+    connection.execute(inputs.TABLE)  # younger than the first stores, as is this column
+    if all(row[1] != "end_ns" for row in connection.execute("PRAGMA table_info(items)")):
+        connection.execute("ALTER TABLE items ADD COLUMN end_ns INTEGER NOT NULL DEFAULT 0")
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     if path.stat().st_size < pages * PAGE_BYTES:

@@ -84,6 +84,10 @@ class SqliteStore:
         """See `Store`."""
         await self.writer.write(lambda c: changes.note_started(c, jobs))
 
+    async def note_ends(self, ends: Mapping[ItemKey, int]) -> None:
+        """See `Store`."""
+        await self.writer.write(lambda c: changes.note_ends(c, ends))
+
     async def finish(self, results: Sequence[ItemResult], now_ns: int) -> list[StoredJob]:
         """See `Store`."""
         return await self.writer.write(lambda c: changes.finish(c, results, now_ns))

@@ -126,6 +126,14 @@ class Store(Protocol):
     async def note_started(self, jobs: Mapping[int, int]) -> None:
         """When the first item of each of these was dispatched. By key: wall nanoseconds."""
 
+    async def note_ends(self, ends: Mapping[ItemKey, int]) -> None:
+        """When the time of each of these items is over, in wall nanoseconds; of one that has an
+        end already, nothing changes.
+
+        Raises:
+            StoreFailed.
+        """
+
     async def finish(self, results: Sequence[ItemResult], now_ns: int) -> list[StoredJob]:
         """Store results, all or none; those of items that have one are ignored. Returns the jobs
         that changed.

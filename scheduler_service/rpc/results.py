@@ -161,6 +161,8 @@ def failed(error: types_pb2.Error, request_id: str = "") -> bytes:
         finish = types_pb2.FINISH_REASON_CANCELLED
     elif error.code == _INTERNAL:
         finish = types_pb2.FINISH_REASON_ERROR
+    elif error.reason == types_pb2.ERROR_REASON_DEADLINE_EXCEEDED:
+        finish = types_pb2.FINISH_REASON_EXPIRED
     return inference_pb2.InferenceResult(
         request_id=request_id, finish_reason=finish, error=error
     ).SerializeToString()

@@ -178,6 +178,14 @@ async def test_items_wait_by_priority_then_age(store: Store) -> None:
     assert store.item_now("t", "other", 1) is None
 
 
+async def test_end_of_an_items_time_is_kept_as_it_was_first_said(store: Store) -> None:
+    job = await created(store, new_job("a", 2))
+    await store.note_ends({ItemKey(job.key, 0): 7})
+    await store.note_ends({ItemKey(job.key, 0): 9, ItemKey(job.key, 5): 9})
+    items = await store.items([ItemKey(job.key, 0), ItemKey(job.key, 1)])
+    assert [item.end_ns for item in items] == [7, 0]
+
+
 async def test_lists_are_newest_first_and_filtered(store: Store) -> None:
     for number in range(5):
         await store.create(
@@ -437,6 +445,19 @@ async def test_damaged_and_foreign_files_are_refused_by_name(tmp_path: Path) -> 
         open_store(tmp_path)
 
 
+async def test_store_of_a_time_before_ends_were_kept_goes_on(tmp_path: Path) -> None:
+    first = open_store(tmp_path)
+    job = await created(first, new_job("a", 1))
+    await first.close()
+    connection = sqlite3.connect(tmp_path / FOLDER / FILE)
+    connection.execute("ALTER TABLE items DROP COLUMN end_ns")
+    connection.close()
+    later = open_store(tmp_path)
+    await later.note_ends({ItemKey(job.key, 0): 7})
+    assert [item.end_ns for item in await later.items([ItemKey(job.key, 0)])] == [7]
+    await later.close()
+
+
 async def test_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     await open_store(tmp_path).close()
     connection = sqlite3.connect(tmp_path / FOLDER / FILE)
@@ -449,7 +470,10 @@ async def test_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "word"),
     [
-        ("INSERT INTO items SELECT NULL, job, place, '', 'm', 5, 1, x'' FROM results", "still to"),
+        (
+            "INSERT INTO items SELECT NULL, job, place, '', 'm', 5, 1, x'', 0 FROM results",
+            "still to",
+        ),
         ("DELETE FROM results", "succeeded"),
         ("DELETE FROM jobs", "not there"),
         ("UPDATE jobs SET succeeded = 2", "succeeded"),
