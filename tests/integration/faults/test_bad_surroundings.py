@@ -7,6 +7,8 @@ import signal
 
 import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from batchyard import BatchyardError, Result, errors
 from batchyard.v1 import (
@@ -117,7 +119,7 @@ async def _running(running: Cluster, count: int) -> bool:
 
 async def test_stopping_ends_what_is_short_and_tells_what_is_long() -> None:
     """Behaviours 42, 44, 79: idle sessions, callers that left and a hanging request hold nothing
-    up beyond the grace.
+    up beyond the grace. Who watches its health hears of it first.
     """
     async with cluster(settings=["shutdown_grace=3s"]) as running:
         await running.fleet(*(f"n{number}" for number in range(5)), options=("slots=1",))
@@ -133,9 +135,16 @@ async def test_stopping_ends_what_is_short_and_tells_what_is_long() -> None:
         )
         long = asyncio.create_task(running.client.generate("[[stall]]", model="m"))
         await until(lambda: _running(running, 2))
-        running.scheduler.signal(signal.SIGTERM)
+        async with grpc.aio.insecure_channel(running.addresses["client"]) as channel:
+            watch = HealthStub(channel).Watch(HealthCheckRequest(service="readiness"))
+            assert (await watch.read()).status == HealthCheckResponse.SERVING
+            running.scheduler.signal(signal.SIGTERM)
+            told = await asyncio.wait_for(watch.read(), 5)
+            assert told.status == HealthCheckResponse.NOT_SERVING
+            assert not short.done(), "health says so first, and what runs goes on"
+            assert (await asyncio.wait_for(short, 5)).text
+            watch.cancel()
         assert await asyncio.wait_for(running.scheduler.process.wait(), 5) == 0
-        assert (await asyncio.wait_for(short, 2)).text
         with pytest.raises(errors.Unavailable) as caught:
             await asyncio.wait_for(long, 5)
         assert caught.value.reason == "SCHEDULER_DRAINING"
