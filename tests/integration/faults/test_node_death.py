@@ -8,8 +8,9 @@ import signal
 import pytest
 
 from batchyard import AsyncStream, Result
+from batchyard.cli.views.nodes import node_document
 from batchyard.errors import Unavailable
-from batchyard.v1 import NodeAvailability
+from batchyard.v1 import NodeAvailability, NodeHealth
 from node_agent.engines.simulated_text import check_text, is_seamless
 from tests.integration.cluster import Cluster, cluster, until
 
@@ -283,3 +284,10 @@ async def test_a_node_that_is_called_back_from_its_drain_serves_again() -> None:
             await running.admin.uncordon("a")
         await asyncio.wait_for(asyncio.gather(*tasks), 30)
         assert await asyncio.wait_for(a.process.wait(), 10) == 0
+
+        async def shown() -> bool:
+            node = await running.admin.node("a")
+            gone = node.health == NodeHealth.NODE_HEALTH_LOST
+            return gone and node_document(node)["state"] == "drained"
+
+        await until(shown, what="who left in good order is not shown as lost")

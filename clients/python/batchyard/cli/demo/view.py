@@ -121,7 +121,7 @@ def figures(document: Document, progress: Progress) -> str:
     for queue in document["queues"]:
         depths[queue["priority"]] = depths.get(queue["priority"], 0) + queue["depth"]
     bands = " ".join(f"p{p}:{depths[p]}" for p in sorted(depths, reverse=True) if depths[p])
-    nodes = [node for node in document["nodes"] if node["state"] != "lost"]
+    nodes = [node for node in document["nodes"] if node["health"] != "lost"]
     running, slots = (sum(node[key] for node in nodes) for key in ("running", "slots"))
     return (
         f"waiting {document['queue_size']}{f' ({bands})' if bands else ''} · "

@@ -31,8 +31,10 @@ LIST_COLUMNS = (
 
 
 def state_word(availability: str | None, health: str | None) -> str:
-    """One word for both states: `lost`, else what operators set, else the health."""
-    if health == "lost":
+    """One word for both states: `lost`, but of a node that was drained before it left; else what
+    operators set, else the health.
+    """
+    if health == "lost" and availability != "drained":
         return "lost"
     if availability not in (None, "active"):
         return str(availability)
