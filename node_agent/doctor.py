@@ -32,6 +32,7 @@ from service_kit.doctor import Finding, say
 from service_kit.version import package_version
 
 ENGINE_S = 60.0  # for an engine to serve
+AWAY_S = 10.0  # for one to be there at all
 DIAL_S = 5.0
 OFFSET_S = 0.5  # of clocks, from which on times of traces and events mislead
 _REMEDIES: Final = {
@@ -91,20 +92,30 @@ async def examine(
 async def engine_findings(name: str, engine: Engine) -> list[Finding]:
     """What an engine of this host is, and whether it answers."""
     began = time.monotonic()
+    start = asyncio.create_task(engine.start(Silent()))
     try:
-        async with asyncio.timeout(ENGINE_S):
-            await engine.start(Silent())
+        await asyncio.wait({start}, timeout=AWAY_S)
+        limit_s = AWAY_S if _is_away(engine.load()) else ENGINE_S
+        await asyncio.wait({start}, timeout=limit_s - AWAY_S)
+        if not start.done():
+            why = engine.load().message or "it says nothing"
+            text = f"is it there, and is its address right? It said: {why}"
+            return [_found(f"engine {name}", False, f"does not serve within {limit_s:g} s", text)]
+        await start
     except EngineStartError as fault:
         return [_found(f"engine {name}", False, "does not serve", str(fault))]
-    except TimeoutError:
-        why = engine.load().message or "it says nothing"
-        text = f"is it there, and is its address right? It said: {why}"
-        return [_found(f"engine {name}", False, f"does not serve within {ENGINE_S:g} s", text)]
     else:
         took_s = time.monotonic() - began
         return list(_describe(name, engine, engine.describe(), engine.load(), took_s))
     finally:
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
         await engine.stop(0)
+
+
+def _is_away(load: Load) -> bool:
+    """Whether nothing listens where the engine should be, so that waiting will hardly help."""
+    return "nothing answers" in load.message or "answers UNAVAILABLE" in load.message
 
 
 def gpu_findings(config: AgentConfig) -> Iterator[Finding]:

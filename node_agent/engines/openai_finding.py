@@ -33,6 +33,7 @@ class Finder:
         self._options = options
         self._documents: dict[str, Any] = {}  # by path; None: not there
         self.left_out = 0  # models of its list that no node can have
+        self.listed = "none at all"  # the first names of its list
 
     async def find(self, before: Served | None = None) -> Served:
         """Return what serves there, with its models, not warmed up.
@@ -128,6 +129,7 @@ class Finder:
         named = {row["id"]: row for row in rows if isinstance(row, dict) and is_name(row.get("id"))}
         kept = list(named.values())[:MODELS_MAX]
         self.left_out = len(rows) - len(kept)
+        self.listed = ", ".join([repr(name) for name in named][:10]) or self.listed
         return kept
 
     async def _kind(self, listed: list[dict[str, Any]]) -> str:

@@ -38,6 +38,7 @@ _SOUND_S = 60.0  # a child that lived so long did not fail in a row with the one
 _TRIAL_S = 10.0  # for one token
 _FIND_S = 120.0  # for one that was doubted to say again what it is
 _RETRY_MAX_S = 600.0  # between two tries of a model that does not answer
+_NO_MODELS = "; load one, or wait until it has"
 _FAILED = {"event": "engine_failed"}
 _SILENT = (NotReady, aiohttp.ClientError, OSError, TimeoutError)
 
@@ -299,7 +300,7 @@ class OpenaiServer:
         """Return the first model that answers; bases come first."""
         last: Exception = NotReady(
             "it lists no model"
-            + (" of `models`" if self._options.models else "; load one, or wait until it has")
+            + (f" of `models`, but {finder.listed}" if self._options.models else _NO_MODELS)
         )
         for model in sorted(served.models.values(), key=lambda model: bool(model.base)):
             try:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from node_agent import doctor as agent_doctor
 from node_agent.engines.guarded_process import free_port
+from node_agent.engines.registry import build_engine
 from tests.integration.cluster import cluster
 from tests.unit.engines.hostile_server import hostile_server
 
@@ -72,6 +74,20 @@ async def test_host_is_examined_as_what_is_set_up_there(tmp_path: Path) -> None:
     assert rows["scheduler"]["result"] == "failed"
     assert "is this its node port" in rows["scheduler"]["fix"]
     assert "client port" not in rows
+
+
+async def test_engine_that_is_not_there_is_not_waited_for_as_one_that_loads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agent_doctor, "AWAY_S", 0.2)
+    for kind, option, scheme in (("openai", "url", "http://"), ("oip", "address", "")):
+        options = {option: f"{scheme}127.0.0.1:{free_port()}", "poll_interval": "20ms"}
+        engine = build_engine(engine_id="e", kind=kind, options=options)
+        (finding,) = await agent_doctor.engine_findings("e", engine)
+        row = finding.row()
+        assert row["result"] == "failed"
+        assert row["says"] == "does not serve within 0.2 s"
+        assert "answers" in row["fix"]
 
 
 async def test_what_is_missing_comes_with_its_remedy() -> None:
