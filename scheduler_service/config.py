@@ -106,7 +106,9 @@ class LimitsSection(Section):
     """Calls without a result on one Multiplex stream; more are answered QUEUE_FULL."""
     max_output_buffer: SizeBytes = 1 << 20
     """Output of one call that its reader has not taken; above it the call ends with
-    CLIENT_TOO_SLOW."""
+    CLIENT_TOO_SLOW. It is judged by bytes alone, not by how long they wait: an engine that gives
+    many MB at once is faster than some readers, for which this has to hold the largest such
+    answer."""
 
 
 class QueueSection(Section):
