@@ -138,6 +138,47 @@ def test_wide_tells_on_standard_error_what_happened(against: Any, scripted: Scri
     )
 
 
+def test_json_answer_is_printed_as_its_engine_wrote_it(against: Any, scripted: Scripted) -> None:
+    body = '{"language": "fr", "confidence": 0.98}'
+    raw = inference.RawOutput(content_type="application/json; charset=utf-8", data=body.encode())
+    result = answered("", outputs=[inference.Output(raw=raw)])
+    generates(scripted, result)
+    scripted.on("GenerateStream", [scheduler.GenerateStreamResponse(result=result)])
+    for how in ([], ["--stream"]):
+        done = against("run", "La mer", "-m", "small", *how)
+        assert done.exit_code == 0, done.err
+        assert done.out == body + "\n"
+
+
+def test_answer_that_is_no_text_has_a_line_for_people(against: Any, scripted: Scripted) -> None:
+    tensor = inference.Tensor(name="scores", datatype="FP32", shape=[1, 2], data=bytes(8))
+    call = types.ToolCall(id="c1", name="weather", arguments_json='{"city": "Oslo"}')
+    raw = inference.RawOutput(content_type="application/octet-stream", data=b"\xff\x00")
+    broken = inference.RawOutput(content_type="application/json", data=b"\xff")
+    outputs = [
+        inference.Output(tool_calls=[call]),
+        inference.Output(embedding=[0.5, -0.25, 1, 2, 3]),
+        inference.Output(embedding=[0.5]),
+        inference.Output(tensors=[tensor]),
+        inference.Output(raw=raw),
+        inference.Output(raw=broken),
+    ]
+    generates(scripted, answered("", outputs=outputs))
+    assert against("run", "hi", "-m", "small").lines == [
+        'weather({"city": "Oslo"})',
+        "vector of 5: 0.5, -0.25, 1, 2, ...",
+        "vector of 1: 0.5",
+        "scores: FP32 [1, 2]",
+        "application/octet-stream, size 2",
+        "application/json, size 1",
+    ]
+
+
+def test_empty_answer_is_an_empty_line(against: Any, scripted: Scripted) -> None:
+    generates(scripted, answered(""))
+    assert against("run", "hi", "-m", "small").out == "\n"
+
+
 def test_prompt_is_read_from_standard_input(
     against: Any, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from batchyard.cli.columns import for_terminal
 from batchyard.cli.durations import format_ms
 from batchyard.cli.failures import CliError
 from batchyard.cli.options import PRIORITY_TEXT, DurationType, pass_settings, server_options
-from batchyard.cli.output import emit_document, emit_line, note
+from batchyard.cli.output import emit_document, emit_line, note, write_lines
 from batchyard.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -94,16 +94,18 @@ async def _stream(
     """Print events as they come: text for people, a JSON line each for programs."""
     as_json = settings.format() in ("json", "yaml")
     as_text = not as_json and settings.output != "name"
+    begun = False
     try:
         async with client.stream(prompt, **options) as events:
             async for event in events:
                 if as_json:
                     emit_line(_event_document(event))
-                elif as_text:
+                elif as_text and event.text:
                     print(for_terminal(event.text), end="", flush=True)
+                    begun = True
             return events.result
     finally:
-        if as_text:
+        if begun:
             print(flush=True)  # errors and the shell's prompt begin on a line of their own
 
 
@@ -128,10 +130,19 @@ def _finish(settings: Settings, result: Result, *, streamed: bool) -> None:
     elif form == "name":
         print(result.request_id)
     else:
-        if not streamed:
-            print(for_terminal(result.text))
+        _print_answer(result, streamed=streamed)
         if form == "wide" or sys.stderr.isatty():
             note(_summary(result))
+
+
+def _print_answer(result: Result, *, streamed: bool) -> None:
+    """Print the text, where the stream has not, and what there is beside it."""
+    from batchyard.cli.views.answer import beside_text
+
+    others = list(beside_text(result))
+    if not streamed and (result.text or not others):
+        print(for_terminal(result.text))
+    write_lines(others)
 
 
 def _document(result: Result) -> Document:
