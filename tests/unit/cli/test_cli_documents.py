@@ -8,6 +8,7 @@ from batchyard.cli.views.events import recent
 from batchyard.cli.views.nodes import LIST_COLUMNS, node_document, node_row, state_word
 from batchyard.cli.views.plain import ms, plain
 from batchyard.cli.views.report import report_document
+from batchyard.v1 import node_service_pb2 as nodes
 from batchyard.v1 import report_pb2 as report
 from batchyard.v1 import types_pb2 as types
 from tests.unit.cli.messages import busy_report, node, summary
@@ -102,6 +103,23 @@ def test_state_is_lost_then_what_operators_set_then_the_health() -> None:
     assert state_word("draining", "lost") == "lost"
     assert state_word("drained", "lost") == "drained", "it left in good order"
     assert state_word(None, None) == "unknown"
+
+
+def test_state_is_stalled_where_an_engine_hangs_and_none_is_about_to_serve() -> None:
+    stalled, starting = nodes.ENGINE_HEALTH_STALLED, nodes.ENGINE_HEALTH_STARTING
+    hung = node("n1")
+    hung.report.engines[0].health = stalled
+    assert node_document(hung)["state"] == "healthy", "another engine of it serves"
+    hung.health = hung.summary.health = report.NODE_HEALTH_STARTING
+    assert node_document(hung)["state"] == "stalled"
+    assert node_document(hung)["health"] == "starting"
+    hung.availability = report.NODE_AVAILABILITY_CORDONED
+    assert node_document(hung)["state"] == "cordoned"
+    hung.availability = report.NODE_AVAILABILITY_ACTIVE
+    hung.report.engines.add(engine_id="e2", health=starting)
+    assert node_document(hung)["state"] == "starting"
+    hung.ClearField("report")
+    assert node_document(hung)["state"] == "starting"
 
 
 def test_unknown_enum_numbers_have_a_name_of_their_own() -> None:

@@ -75,7 +75,8 @@ def node_document(node: report.Node) -> Document:
     document = node_row(node.summary)
     document["node_id"] = node.node_id or document["node_id"]
     document["availability"], document["health"] = whole["availability"], whole["health"]
-    document["state"] = state_word(whole["availability"], whole["health"])
+    shown = "stalled" if _stalls(whole) else whole["health"]
+    document["state"] = state_word(whole["availability"], shown)
     document["state_reason"] = whole["state_reason"]
     for key in ("hostname", "address", "zone", "pool", "role"):
         document[key] = descriptor.get(key) or None
@@ -95,6 +96,14 @@ def node_document(node: report.Node) -> Document:
     document["clock_offset_ms"] = None if offset_us is None else offset_us / 1000
     document["drain"] = whole["drain"]
     return document
+
+
+def _stalls(whole: Document) -> bool:
+    """Whether no engine works, none is about to, and one hangs, by the last report: `starting`
+    alone is also said of a node whose engines worked before.
+    """
+    healths = {load["health"] for load in (whole["report"] or {}).get("engines", [])}
+    return whole["health"] == "starting" and "stalled" in healths and "starting" not in healths
 
 
 def _waiting(loads: list[Document]) -> int | None:
