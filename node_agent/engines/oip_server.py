@@ -123,9 +123,6 @@ class OipServer:
         """Look once; tell whether it serves: a model is ready, or one can be loaded and none is."""
         try:
             ready = await self.call("ServerReady", MESSAGES["Empty"]())
-            if not ready.ready:
-                self._set_health(STARTING, "the server says that it is not ready")
-                return False
             if not self.version:
                 about = await self.call("ServerMetadata", MESSAGES["Empty"]())
                 self.version = f"{about.name} {about.version}".strip()
@@ -142,10 +139,13 @@ class OipServer:
             self._set_health(away, f"{self._options.address} answers {code}: {error.details()}")
             return False
         self.doubted = False
-        none_yet = not self.models and bool(self.available or self._dropped)  # until it is told to
+        # Triton says that it is not ready while any model comes or goes; the others serve on.
+        none_yet = ready.ready and not self.models and bool(self.available or self._dropped)
         serves = none_yet or any(model.ready for model in self.models.values())
         health = SERVING if serves else STARTING
         why = "no model of it is ready" if self.models else "it lists no models: name them (models)"
+        if not ready.ready:
+            why = "the server says that it is not ready"
         self._set_health(health, "" if serves else why, force=changed)
         return serves
 

@@ -135,6 +135,18 @@ async def test_model_that_is_not_ready_gets_no_work(server: OipServerDouble, ben
     assert (await bench.run(numbers(bench, 1))).error is None
 
 
+async def test_server_that_is_not_ready_serves_the_models_that_are(server: OipServerDouble) -> None:
+    """Triton's own readiness is that of all its models: one that hangs would take out the rest."""
+    server.server_ready = server.ready["double"] = False
+    options: dict[str, Any] = {"address": server.address, "poll_interval": "20ms"}
+    async with serving(build_engine(engine_id="e", kind="oip", options=options), "words") as bench:
+        assert bench.engine.load().health == SERVING
+        assert (await bench.run(bench.item("a b"))).error is None
+        server.ready["words"] = False
+        await bench.sink.until(lambda: bench.engine.load().health != SERVING)
+        assert "not ready" in bench.engine.load().message
+
+
 async def test_repository_loads_and_unloads_models(server: OipServerDouble, bench: Bench) -> None:
     engine, active = bench.engine, types_pb2.MODEL_STATE_ACTIVE
     assert isinstance(engine, ModelKeeper)

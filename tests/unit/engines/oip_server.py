@@ -19,6 +19,7 @@ class OipServerDouble:
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.ready = {"double": True, "words": True}
+        self.server_ready = True
         self.unloaded = ["spare"]
         self.parameters: dict[str, Any] = {}  # of the last load
         self.fails: tuple[grpc.StatusCode, str] | None = None
@@ -54,7 +55,7 @@ class OipServerDouble:
         return server
 
     async def on_ServerReady(self, _request: Any, _context: Any) -> Any:
-        return MESSAGES["Ready"](ready=True)
+        return MESSAGES["Ready"](ready=self.server_ready)
 
     async def on_ServerMetadata(self, _request: Any, _context: Any) -> Any:
         return MESSAGES["ServerMetadata"](name="double", version="1")
