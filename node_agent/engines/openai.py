@@ -119,7 +119,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
 
     async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
         """Have the server load an adapter. `options` go into its call (`lora_path`)."""
-        await self._server.load_adapter(model, options)
+        await self._server.models.load_adapter(model, options)
 
     def why_not_unload(self, model: str) -> EngineError | None:
         """Only adapters can be, and not of every server."""
@@ -128,7 +128,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
 
     async def unload_model(self, model: str) -> None:
         """Have the server unload an adapter."""
-        await self._server.unload_adapter(model)
+        await self._server.models.unload_adapter(model)
 
     def _new_guess(self) -> SlotGuess:
         options, served = self._options, self._server.served
@@ -220,7 +220,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
         title = self._server.served.traits.title
         error = from_response(response.status, text, work.call.input_field, engine=title)
         if error.reason == _NO_MODEL:
-            self._server.models_stale()
+            self._server.models.stale()
         elif error.reason == _UNAVAILABLE:
             self._server.doubted = True
         raise ItemFailed(error)

@@ -25,6 +25,9 @@ class NotReady(Exception):
     """The server does not serve yet; the text says what it answered."""
 
 
+SILENT = (NotReady, aiohttp.ClientError, OSError, TimeoutError)  # no answer that can be used
+
+
 class Finder:
     """Asks one server."""
 
@@ -180,3 +183,10 @@ def _model(row: dict[str, Any], names: dict[str, str], served: Served) -> Served
         base=base,
         context_length=context or served.context_length,
     )
+
+
+def words(error: BaseException) -> str:
+    """What one of SILENT says, in words for people."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return str(error.strerror or error.os_error)
+    return str(error) or "it does not answer in time"
