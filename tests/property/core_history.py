@@ -91,6 +91,8 @@ def _value(value: object) -> object:
         return (value.dispatch_id, value.number, value.node.node_id, value.state.name)
     if isinstance(value, Batch):
         return (value.batch_id, value.close_reason, [_value(a) for a in value.attempts])
+    if isinstance(value, list | tuple):
+        return [_value(one) for one in value]
     return value
 
 
