@@ -10,7 +10,7 @@ import pytest
 from batchyard import AsyncStream, Result
 from batchyard.cli.views.nodes import node_document
 from batchyard.errors import Unavailable
-from batchyard.v1 import NodeAvailability, NodeHealth
+from batchyard.v1 import NodeAvailability, NodeHealth, RequestState, RequestSummary
 from node_agent.engines.simulated_text import check_text, is_seamless
 from tests.integration.cluster import Cluster, cluster, until
 
@@ -39,11 +39,14 @@ async def _streams(running: Cluster, count: int) -> list[asyncio.Task[tuple[str,
 
 
 async def _speaking(running: Cluster, node_id: str, count: int) -> None:
-    """Wait until so many requests of the node have sent output."""
+    """Wait until so many requests that run on the node have sent output."""
+
+    def speaks(request: RequestSummary) -> bool:
+        runs = request.state == RequestState.REQUEST_STATE_RUNNING
+        return runs and request.node_id == node_id and request.output_tokens > 3
 
     async def enough() -> bool:
-        found = [r async for r in running.admin.requests()]
-        return sum(r.node_id == node_id and r.output_tokens > 3 for r in found) >= count
+        return sum([speaks(r) async for r in running.admin.requests()]) >= count
 
     await until(enough, what=f"{count} requests speak on {node_id}")
 
