@@ -101,6 +101,17 @@ async def test_server_ends_when_the_agent_is_gone() -> None:
         await bench.sink.until(lambda: not server.is_running())
 
 
+async def test_server_ends_with_a_guard_that_is_told_to_end() -> None:
+    """And is started again, as after any other death of its."""
+    async with serving(engine(), "m") as bench:
+        server = server_of(bench)
+        psutil.Process(server.ppid()).terminate()
+        await bench.sink.until(lambda: not server.is_running())
+        await until_health(bench, DOWN)
+        await until_health(bench, SERVING)
+        assert server_of(bench).pid != server.pid
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
