@@ -49,11 +49,10 @@ class PlainResults:
 
     def __init__(self) -> None:
         self._own = types_pb2.Attempt()  # numbers alone: filled anew, it does not grow
-        self._alike: tuple[Batch, int, Instant, Instant, int, str] | None = (
-            None  # what these are of:
-        )
+        # What the bytes were written from, and those bytes.
+        self._alike: tuple[Batch, int, Instant, Instant, int, str] | None = None
         self._head = self._attempt = b""
-        self._moments: tuple[Instant, Instant, Instant, Duration, int] | None = None  # likewise
+        self._moments: tuple[Instant, Instant, Instant, Duration, int] | None = None
         self._times = b""
 
     def write(self, command: FinishRequest, wall: int) -> bytes:
