@@ -135,7 +135,8 @@ class HostProbe:
 
     def _memory_utilization(self) -> float | None:
         if self._memory_limit is None:
-            return float(psutil.virtual_memory().percent) / 100
+            share = float(psutil.virtual_memory().percent) / 100
+            return min(1.0, max(0.0, share))  # a machine that gives memory back has told of 1.06
         used = _number(self._cgroup / "memory.current")
         if used is None:
             return None
