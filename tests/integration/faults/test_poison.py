@@ -55,7 +55,8 @@ async def test_deaths_count_on_when_the_scheduler_dies_between_them(tmp_path: Pa
     """
     poison = "[[sleep=1s]] [[crash]]"
     times = ["health.resume_window=500ms", "failover.recovery_window=500ms"]
-    settings = [f"state_dir={tmp_path}", *times]
+    models = "models=[{name: m}, {name: k}]"  # or the call may be back before any node has them
+    settings = [f"state_dir={tmp_path}", models, *times]
     async with cluster(settings=settings) as running:
         await running.agent("a", "slots=4", models="m,k")
         item = InferenceRequest(request_id="item", model="k", text=TextInput(prompt=poison))
