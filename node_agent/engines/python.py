@@ -24,6 +24,7 @@ from node_agent.engines.faults import (
     unknown_model,
     unsupported,
 )
+from node_agent.engines.grace import wait_within
 from node_agent.engines.interface import (
     EngineError,
     EngineStartError,
@@ -196,11 +197,7 @@ class PythonEngine:
         self._stopping = True
         if self._held and grace_s > 0:
             self._empty = asyncio.Event()
-            try:
-                async with asyncio.timeout(grace_s):
-                    await self._empty.wait()
-            except TimeoutError:
-                pass
+            await wait_within(self._empty, grace_s)
         self._closing = True
         for held, batch in list(self._held.values()):
             refused = batch.worker is None

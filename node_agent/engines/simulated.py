@@ -28,6 +28,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from batchyard.v1 import node_service_pb2, types_pb2
+from node_agent.engines.grace import wait_within
 from node_agent.engines.interface import (
     EngineError,
     EngineStartError,
@@ -118,11 +119,7 @@ class SimulatedEngine:
         self._health = node_service_pb2.ENGINE_HEALTH_DOWN
         if self._runs and grace_s > 0:
             self._empty = asyncio.Event()
-            try:
-                async with asyncio.timeout(grace_s):
-                    await self._empty.wait()
-            except TimeoutError:
-                pass
+            await wait_within(self._empty, grace_s)
         for run in list(self._runs.values()):
             self._end(run, self._clock.now())
             self._report(run, _unavailable("the engine was stopped"))

@@ -19,6 +19,7 @@ from typing import Generic, Protocol, TypeVar
 
 from batchyard.v1 import types_pb2
 from node_agent.engines.faults import ItemFailed, unavailable
+from node_agent.engines.grace import wait_within
 from node_agent.engines.interface import EngineError, Item, Result, Sink
 
 log = logging.getLogger(__name__)
@@ -166,11 +167,7 @@ class Works(Generic[Call]):
         self.stopping = True
         if self._works and grace_s > 0:
             self._empty = asyncio.Event()
-            try:
-                async with asyncio.timeout(grace_s):
-                    await self._empty.wait()
-            except TimeoutError:
-                pass
+            await wait_within(self._empty, grace_s)
         tasks = [work.task for work in self._works.values() if work.task is not None]
         for work in list(self._works.values()):
             self._end(work, _ERROR, unavailable("the engine was stopped", refused=not work.task))
