@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchyard.v1 import types_pb2
+from node_agent.engines.code_points import whole
 from node_agent.engines.interface import EngineError
 
+DENIED = frozenset({401, 403})
 _INVALID = frozenset({400, 405, 406, 411, 413, 415, 422})
 _NUMBER = re.compile(r"\d+")
 _TOO_LONG = re.compile(
@@ -69,6 +71,18 @@ def busy(message: str) -> EngineError:
     return EngineError(reason=types_pb2.ERROR_REASON_ENGINE_BUSY, message=message, refused=True)
 
 
+def denied(who: str, words: str) -> EngineError:
+    """Return the error of an item that a server does not let in, which serves others. `who` did
+    what, and in which `words`. Whether it is not the agent itself that is kept out, is to be seen.
+    """
+    return EngineError(
+        reason=types_pb2.ERROR_REASON_PERMISSION_DENIED,
+        message=f"{who} to this request, and serves others of this agent: {words}; "
+        "change the request, or have it allowed by who runs that server",
+        field="request",
+    )
+
+
 def unknown_model(model: str, known: Iterable[str]) -> EngineError:
     """Return the error of an item for a model that is not here."""
     return EngineError(
@@ -97,7 +111,7 @@ def from_response(
     `input_field` names the request's input, for errors about the prompt.
     """
     fault = _fault(body)
-    message = str(fault.get("message") or body)[:_BODY_SHOWN]
+    message = whole(str(fault.get("message") or body)[:_BODY_SHOWN])
     if _is_too_long(status, fault, message):
         return _too_long(fault, message, input_field)
     if status == 404:
@@ -108,9 +122,8 @@ def from_response(
         )
     if status == 501:
         return unsupported("", "engine", f"{engine} cannot do this: {message}").error
-    if status in (401, 403):
-        why = "the agent's key is not accepted: set api_key_file"
-        return unavailable(f"{engine} answered {status}; {why}", refused=True)
+    if status in DENIED:
+        return denied(f"{engine} answered {status}", message)
     if status == 429 or (status == 503 and _FULL.search(message)):
         return busy(f"{engine} is full: {message}")
     if status == 503:

@@ -26,7 +26,7 @@ from node_agent.engines.faults import (
 )
 from node_agent.engines.interface import EngineError, Item, Load, Result
 from node_agent.engines.itemwise import ItemwiseEngine
-from node_agent.engines.oip_faults import from_status
+from node_agent.engines.oip_faults import from_status, is_denial
 from node_agent.engines.oip_options import OipOptions
 from node_agent.engines.oip_parameters import Parameters, parameters_of, set_parameter
 from node_agent.engines.oip_server import (
@@ -58,6 +58,8 @@ _OF_ONE = frozenset(  # statuses of a batch that may be about one of its members
         grpc.StatusCode.INTERNAL,
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.UNKNOWN,
     }
 )
@@ -238,6 +240,20 @@ class OipEngine(ItemwiseEngine[_Part]):
         return _Part(call)
 
     async def _perform(self, work: Work[_Part]) -> None:
+        """Make the call, and see whose fault a denial is: the caller's, if nothing at all is asked
+        of the model and that is not denied.
+        """
+        try:
+            await self._call(work)
+        except grpc.aio.AioRpcError as error:
+            server = self._server
+            if not is_denial(error.code().name, error.details() or ""):
+                raise
+            if not await server.lets_in(work.call.call.model):
+                raise ItemFailed(unavailable(server.message, refused=True)) from error
+            raise
+
+    async def _call(self, work: Work[_Part]) -> None:
         call, answer = work.call.call, work.answer
         assert isinstance(answer, _Answer)
         self._works.begin(work)

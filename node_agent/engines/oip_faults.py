@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 
 from batchyard.v1 import types_pb2
-from node_agent.engines.faults import busy, unavailable
+from node_agent.engines.faults import busy, denied, unavailable
 from node_agent.engines.interface import EngineError
 
 _FULL = re.compile(  # the last one: it waited there for as long as it might
     r"queue|exceeds? maximum|too many|overload|timeout expired", re.IGNORECASE
 )
 _CALLERS = frozenset({"INVALID_ARGUMENT", "OUT_OF_RANGE", "FAILED_PRECONDITION"})
+_DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
+_RESTRICTED = "protocol is restricted"  # Triton's word for what it lets only some do
+
+
+def is_denial(code: str, details: str) -> bool:
+    """Whether the server, or a gate before it, does not let this in."""
+    return code in _DENIED or (code == "UNAVAILABLE" and _RESTRICTED in details)
 
 
 def from_status(code: str, details: str) -> EngineError:
@@ -21,6 +28,8 @@ def from_status(code: str, details: str) -> EngineError:
         return EngineError(
             reason=types_pb2.ERROR_REASON_INVALID_ARGUMENT, message=details[:500], field="request"
         )
+    if is_denial(code, details):
+        return denied(f"the server answered {code}", details[:500])
     if code == "NOT_FOUND":
         return EngineError(
             reason=types_pb2.ERROR_REASON_MODEL_NOT_FOUND, message=text, refused=True

@@ -17,7 +17,7 @@ import grpc.aio
 
 from batchyard.v1 import node_service_pb2, types_pb2
 from node_agent.engines.interface import EngineError, EngineStartError, ModelRefused
-from node_agent.engines.oip_faults import from_status
+from node_agent.engines.oip_faults import from_status, is_denial
 from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
 from node_agent.engines.oip_options import OipOptions
 from node_agent.engines.oip_parameters import set_parameter
@@ -68,6 +68,7 @@ class OipServer:
         self.version = ""
         self.models: dict[str, OipModel] = {}
         self.doubted = False  # a call broke off: give it nothing until it answers a look
+        self.denied: OipModel | None = None  # not even an empty request for it was let in
         self.available: list[str] = []  # that its repository has, and it has not loaded
         self._asked: dict[str, str] = {}  # public name: theirs, of models loaded at our word
         self._dropped: set[str] = set()  # public names, unloaded at our word
@@ -119,6 +120,28 @@ class OipServer:
         asked = (("triton_grpc_error", "true"),)
         return self._method("ModelStreamInfer")(requests, timeout=timeout_s, metadata=asked)
 
+    async def lets_in(self, model: OipModel) -> bool:
+        """Whether a request for `model` without any input fails by what it asks, not by who asks.
+        Where it is denied, it is no longer served from: that is tried again at every look.
+        """
+        request = MESSAGES["InferRequest"](model_name=model.engine_name)
+        words = ""
+        try:
+            if model.decoupled:
+                stream = self.stream(iter([request]), _ASK_S)
+                await stream.read()
+                stream.cancel()
+            else:
+                await self.call("ModelInfer", request)
+        except grpc.aio.AioRpcError as error:
+            if is_denial(error.code().name, error.details() or ""):
+                words = f"{error.code().name}: {error.details()}"
+        self.denied = model if words else None
+        if words:
+            text = "lets no request of this agent in; allow it there, by its address or in its gate"
+            self._set_health(STARTING, f"{self._options.address} {text} ({words})")
+        return not words
+
     async def look(self) -> bool:
         """Look once; tell whether it serves: a model is ready, or one can be loaded and none is."""
         try:
@@ -130,6 +153,8 @@ class OipServer:
                 for model in self.models.values():
                     model.ready = False
             changed = await self._look_at_models()
+            if self.denied is not None and not await self.lets_in(self.denied):
+                return False
         except grpc.aio.AioRpcError as error:
             self.version = ""
             for model in self.models.values():

@@ -42,6 +42,7 @@ FAILED = types_pb2.MODEL_STATE_FAILED
 LOADING = types_pb2.MODEL_STATE_LOADING
 _STALLED = types_pb2.ERROR_REASON_ENGINE_STALLED
 _UNAVAILABLE = types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE
+_DENIED = types_pb2.ERROR_REASON_PERMISSION_DENIED
 _NO_MODEL = types_pb2.ERROR_REASON_MODEL_NOT_FOUND
 
 
@@ -191,10 +192,35 @@ class OpenaiEngine(ItemwiseEngine[Call]):
         works.add(item, call, answer, call.inputs)
 
     async def _perform(self, work: Work[Call]) -> None:
-        """Make the call and take what comes. Cancelled, it leaves, and its connection closes."""
-        call, session = work.call, self._server.session
-        if call.nothing_left:
+        """Make the call, and see whose fault a denial is."""
+        if work.call.nothing_left:
             return
+        key = self._server.models.key
+        try:
+            await self._call(work)
+        except ItemFailed as failure:
+            if failure.error.reason != _DENIED:
+                raise
+            raise ItemFailed(await self._judge(work, failure.error, key)) from failure
+
+    async def _judge(self, work: Work[Call], denial: EngineError, key: str | None) -> EngineError:
+        """The caller's, if the server lets a request of the agent's own in by the same key; else
+        the key's, and nothing more goes there until it is let in.
+        """
+        server, title = self._server, self._server.served.traits.title
+        if not await server.models.lets_in(work.item.model):
+            server.doubted = True
+            why = (
+                f"{title} lets no request of this agent in: set api_key_file to a file with its key"
+            )
+            return unavailable(why, refused=True)
+        if server.models.key != key:
+            return unavailable(f"{title} did not take the key that the agent had", refused=True)
+        return denial
+
+    async def _call(self, work: Work[Call]) -> None:
+        """Take what comes. Cancelled, it leaves, and its connection closes."""
+        call, session = work.call, self._server.session
         assert session is not None
         headers = {"Content-Type": "application/json", **call.headers}
         limit_s = self._options.first_token_timeout

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from batchyard.v1 import inference_pb2, types_pb2
+from node_agent.engines.code_points import join, whole
 from node_agent.engines.faults import ItemFailed, broken, from_response
 from node_agent.engines.interface import EngineError, Item, Result, Sink
 from node_agent.engines.openai_logprobs import read_logprobs
@@ -34,9 +35,10 @@ _GAVE_UP = frozenset({"abort", "error"})  # said by engines that dropped the req
 class _Choice:
     """One choice, as far as it came."""
 
-    __slots__ = ("calls", "finish", "logprobs", "parts", "tokens", "told_tokens")
+    __slots__ = ("begun", "calls", "finish", "logprobs", "parts", "tokens", "told_tokens")
 
     def __init__(self) -> None:
+        self.begun: dict[int, str] = {}  # by channel: half a character, whose rest is to come
         self.parts: tuple[list[str], list[str]] = ([], [])  # by channel
         self.calls: dict[int, tuple[types_pb2.ToolCall, list[str]]] = {}
         self.logprobs: list[types_pb2.TokenLogprob] = []
@@ -162,9 +164,8 @@ class StreamedAnswer:
             raise ValueError(f"choice {index}")
         choice = self._choices[index]
         delta = event.get("delta") or event
-        text = _whole_code_points(delta.get("content") or delta.get("text") or "")
-        thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
-        reasoning = _whole_code_points(thought)
+        text = delta.get("content") or delta.get("text") or ""
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
         calls = delta.get("tool_calls") or ()
         if exact is not None:
             choice.tokens = exact
@@ -174,15 +175,31 @@ class StreamedAnswer:
             self._take_logprobs(index, choice, event["logprobs"])
         for channel, piece in ((REASONING, reasoning), (TEXT, text)):
             if piece:
-                choice.parts[channel].append(piece)
-                self._tell(index, choice, channel, piece)
+                self._take_piece(index, choice, channel, join(choice.begun, channel, piece))
         for call in calls:
             self._take_call(index, choice, call)
         reason = event.get("finish_reason")
+        if reason and choice.begun:
+            self._take_stumps(index, choice)
         if reason in _GAVE_UP:
             raise broken(f"{self._engine} gave the request up ({reason})", reason)
         if reason:
             choice.finish = FINISH.get(reason, types_pb2.FINISH_REASON_STOP)
+
+    def _take_piece(self, index: int, choice: _Choice, channel: int, piece: str) -> None:
+        if not piece:
+            return
+        if channel < FIRST_TOOL:
+            choice.parts[channel].append(piece)
+        else:
+            choice.calls[channel - FIRST_TOOL][1].append(piece)
+        self._tell(index, choice, channel, piece)
+
+    def _take_stumps(self, index: int, choice: _Choice) -> None:
+        """It ends, and a character has only begun: its rest will never come."""
+        begun, choice.begun = choice.begun, {}
+        for channel, half in begun.items():
+            self._take_piece(index, choice, channel, whole(half))
 
     def _take_call(self, index: int, choice: _Choice, call: dict[str, Any]) -> None:
         number = call.get("index")
@@ -193,7 +210,8 @@ class StreamedAnswer:
         function = call.get("function") or {}
         if number not in choice.calls:
             call_id = call.get("id") or f"call-{self._item.dispatch_id:x}-{index}-{number}"
-            head = types_pb2.ToolCall(id=call_id, name=function["name"], index=number)
+            name = whole(function["name"])
+            head = types_pb2.ToolCall(id=whole(call_id), name=name, index=number)
             choice.calls[number] = (head, [])
             if self._item.stream:
                 extra = types_pb2.DeltaExtra(tool_call=head)
@@ -201,10 +219,8 @@ class StreamedAnswer:
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):  # some servers send the object itself
             arguments = json.dumps(arguments, ensure_ascii=False)
-        piece = _whole_code_points(arguments)
-        if piece:
-            choice.calls[number][1].append(piece)
-            self._tell(index, choice, FIRST_TOOL + number, piece)
+        channel = FIRST_TOOL + number
+        self._take_piece(index, choice, channel, join(choice.begun, channel, arguments))
 
     def _take_logprobs(self, index: int, choice: _Choice, event: dict[str, Any]) -> None:
         rows = read_logprobs(event)
@@ -243,10 +259,3 @@ def _called(head: types_pb2.ToolCall, arguments: list[str]) -> types_pb2.ToolCal
 def _told(value: object, otherwise: int | None) -> int | None:
     told = count(value)
     return told if told is not None else otherwise
-
-
-def _whole_code_points(text: str) -> str:
-    r"""Return `text` without half code points: JSON may spell them ("\ud83d"), UTF-8 may not."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

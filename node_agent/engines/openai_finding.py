@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 
 from batchyard.v1 import types_pb2
+from node_agent.engines.code_points import whole
+from node_agent.engines.faults import DENIED
 from node_agent.engines.openai_options import OpenaiOptions
 from node_agent.engines.openai_request import CHAT, COMPLETIONS, EMBEDDINGS
 from node_agent.engines.openai_served import Served, ServedModel
@@ -18,6 +20,7 @@ from node_agent.engines.openai_traits import OTHER, Place, all_traits, below, pi
 from node_agent.engines.told_values import MODELS_MAX, amount, is_name
 
 _ASK_S = 5.0
+_KEY = "it answered {}: set api_key_file to a file with its key"
 ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
 
 
@@ -50,7 +53,7 @@ class Finder:
         served = Served(options=self._options, kind=await self._kind(listed))
         served.traits = all_traits()[served.kind]
         facts = served.traits.facts
-        served.version = str(await self._fact(facts.version) or "")
+        served.version = whole(str(await self._fact(facts.version) or ""))
         served.slots = amount(await self._fact(facts.slots))
         served.context_length = amount(await self._fact(facts.context_length))
         served.kv_capacity_tokens = amount(await self._fact(facts.kv_capacity_tokens))
@@ -79,17 +82,21 @@ class Finder:
         Raises:
             NotReady: it does not, for now.
         """
-        turn = [{"role": "user", "content": "Hello"}]
-        chat = {"model": model.engine_name, "messages": turn, "max_tokens": 1}
-        plain = {"model": model.engine_name, "prompt": "Hello", "max_tokens": 1}
-        vector = {"model": model.engine_name, "input": "Hello"}
-        model.chats = await self._answers(CHAT, chat)
-        model.completes = model.chats or await self._answers(COMPLETIONS, plain)
+        model.chats = await self._answers(CHAT, _first_body(CHAT, model))
+        model.completes = model.chats or await self._answers(
+            COMPLETIONS, _first_body(COMPLETIONS, model)
+        )
         if not model.completes:
-            model.embeds = await self._answers(EMBEDDINGS, vector)
+            model.embeds = await self._answers(EMBEDDINGS, _first_body(EMBEDDINGS, model))
             if not model.embeds:
                 raise NotReady(f"model {model.engine_name!r} answers nothing that was tried")
         model.state = ACTIVE
+
+    async def lets_in(self, model: ServedModel) -> bool:
+        """Whether a first request for `model`, which has answered one, is not denied now."""
+        path = CHAT if model.chats else COMPLETIONS if model.completes else EMBEDDINGS
+        async with self._session.post(below(path), json=_first_body(path, model)) as response:
+            return response.status not in DENIED
 
     async def settle_priority(self, served: Served, model: ServedModel) -> None:
         """Decide how priority is told, by a request where only that can show it."""
@@ -100,10 +107,8 @@ class Finder:
             if served.priority_on:
                 served.priority = "low_first" if served.priority_low_first else "high_first"
         elif served.traits.priority == "low_first_if_taken" and model.completes:
-            turn = [{"role": "user", "content": "Hello"}]
-            body: dict[str, Any] = {"model": model.engine_name, "max_tokens": 1, "priority": -1}
-            body.update({"messages": turn} if model.chats else {"prompt": "Hello"})
-            taken = await self._answers(CHAT if model.chats else COMPLETIONS, body)
+            path = CHAT if model.chats else COMPLETIONS
+            taken = await self._answers(path, {**_first_body(path, model), "priority": -1})
             served.priority = "low_first" if taken else "omit"
 
     async def _answers(self, path: str, body: dict[str, Any]) -> bool:
@@ -116,16 +121,14 @@ class Finder:
             if response.status == 500 and path != CHAT:
                 raise NotReady(f"it answered 500 to a first request: {text[:200]}")
             return False
-        if response.status in (401, 403):
-            raise NotReady(
-                f"it answered {response.status}: set api_key_file to a file with its key"
-            )
+        if response.status in DENIED:
+            raise NotReady(_KEY.format(response.status))
         raise NotReady(f"it answered {response.status} to a first request: {text[:200]}")
 
     async def _list(self) -> list[dict[str, Any]]:
         document, status = await self._ask("/v1/models")
-        if status in (401, 403):
-            raise NotReady(f"it answered {status}: set api_key_file to a file with its key")
+        if status in DENIED:
+            raise NotReady(_KEY.format(status))
         rows = document.get("data") if isinstance(document, dict) else None
         if status != 200 or not isinstance(rows, list):
             raise NotReady(f"it answered {status} to /v1/models, no list of models")
@@ -171,6 +174,17 @@ class Finder:
         rows = [row for row in listed if not public or row["id"] in public]
         names = {row["id"]: public.get(row["id"], row["id"]) for row in rows}
         return {names[row["id"]]: _model(row, names, served) for row in rows}
+
+
+def _first_body(path: str, model: ServedModel) -> dict[str, Any]:
+    """The least that can be asked of it: one token, or one vector."""
+    name, words = model.engine_name, "Hello"
+    if path == EMBEDDINGS:
+        return {"model": name, "input": words}
+    if path == COMPLETIONS:
+        return {"model": name, "prompt": words, "max_tokens": 1}
+    turn = {"role": "user", "content": words}
+    return {"model": name, "messages": [turn], "max_tokens": 1}
 
 
 def _model(row: dict[str, Any], names: dict[str, str], served: Served) -> ServedModel:

@@ -51,7 +51,11 @@ def _token(row: Mapping[str, Any]) -> bytes:
 
 
 def _bytes(token: str) -> bytes:
-    return token.encode("utf-8", "replace")
+    """Those that the server sent, also of a token that is a part of a code point."""
+    try:
+        return token.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a code point, spelled in JSON
+        return token.encode("utf-8", "replace")
 
 
 def _id(row: Mapping[str, Any]) -> int | None:

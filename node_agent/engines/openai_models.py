@@ -6,6 +6,7 @@ The first model that answers makes the server one that serves; the others follow
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,6 +24,7 @@ from node_agent.engines.openai_served import Served, ServedModel
 log = logging.getLogger(__name__)
 
 ACTIVE, FAILED = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_FAILED
+_TRIAL_S = 10.0  # for a first request, where only a denial counts
 _RETRY_MAX_S = 600.0  # between two tries of a model that does not answer
 _NO_MODELS = "; load one, or wait until it has"
 
@@ -36,6 +38,7 @@ class OpenaiModels:
         self._session: aiohttp.ClientSession | None = None
         self._finder: Finder | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._trials: dict[str, asyncio.Task[bool]] = {}  # by model
         self.served = Served(options=options)
         self.listed_at = 0.0  # loop time
 
@@ -87,6 +90,24 @@ class OpenaiModels:
         await self._finder.warm_up(model)
         return True
 
+    @property
+    def key(self) -> str | None:
+        """What calls go out with now; None: nothing."""
+        return self._session.headers.get("Authorization") if self._session is not None else None
+
+    async def lets_in(self, name: str) -> bool:
+        """Whether the server lets in a first request for a model that has answered one, by the
+        key of now. One question answers all that ask meanwhile; silence is no denial.
+
+        Raises:
+            aiohttp.ClientError: it is not there.
+        """
+        trial = self._trials.get(name)
+        if trial is None:
+            trial = self._trials[name] = asyncio.create_task(self._is_let_in(name))
+            trial.add_done_callback(functools.partial(self._on_tried, name))
+        return await asyncio.shield(trial)
+
     def stale(self) -> None:
         """The server said that a model is not there: list them again soon."""
         self.listed_at = 0.0
@@ -105,8 +126,10 @@ class OpenaiModels:
     async def stop(self) -> None:
         """Ask for nothing more."""
         self.cancel_warming()
-        if self._warming is not None:
-            await asyncio.gather(self._warming, return_exceptions=True)
+        asked = [*self._trials.values(), *filter(None, [self._warming])]
+        for trial in self._trials.values():
+            trial.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
         self._warming = None
 
     async def load_adapter(self, name: str, options: Mapping[str, Any]) -> None:
@@ -152,6 +175,21 @@ class OpenaiModels:
         served.models.pop(name, None)
         served.added.pop(name, None)
         self._changed()
+
+    async def _is_let_in(self, name: str) -> bool:
+        model, finder = self.served.models.get(name), self._finder
+        if model is None or finder is None:
+            return True
+        try:
+            async with asyncio.timeout(_TRIAL_S):
+                return await finder.lets_in(model)
+        except TimeoutError:
+            return True
+
+    def _on_tried(self, name: str, trial: asyncio.Task[bool]) -> None:
+        del self._trials[name]
+        if not trial.cancelled():
+            trial.exception()  # read, also where nobody waits any more
 
     def _renew_key(self, session: aiohttp.ClientSession) -> None:
         """The key may be another one than when it was asked last."""

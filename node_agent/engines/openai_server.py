@@ -269,6 +269,8 @@ class OpenaiServer:
                 self.suspect_hang()
             elif self.doubted:
                 self._set_health(STARTING, f"{self.address}: {words(error)}")
+            elif self._trial_at is not None:
+                self._set_health(STALLED, f"a request heard nothing for too long: {words(error)}")
 
     async def _try_again(self) -> None:
         """One token, within seconds, from the model that has been shown to serve."""

@@ -1,7 +1,8 @@
 """What are the events in these bytes? An incremental decoder of `text/event-stream`.
 
 Bytes are cut at line ends only, and a line end is never a part of a UTF-8 sequence: so no code
-point is split, wherever the network split the bytes.
+point is split, wherever the network split the bytes. Where the server itself split one, its bytes
+stay what they are ("surrogateescape"), for `code_points.py` to join.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class EventDecoder:
             raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
         events: list[str] = []
         for line in lines:
-            text = line.rstrip(b"\r").decode("utf-8", "replace")
+            text = line.rstrip(b"\r").decode("utf-8", "surrogateescape")
             if text.startswith("data:"):
                 self._data.append(text[5:].removeprefix(" "))
             elif not text and self._data:

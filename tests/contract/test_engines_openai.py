@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
 from node_agent.engines.interface import EngineStartError, ModelKeeper, ModelRefused
 from node_agent.engines.openai import OpenaiEngine
 from node_agent.engines.registry import build_engine
-from tests.unit.engines.hostile_server import TEXT, HostileServer, hostile_server
+from tests.unit.engines.hostile_server import JOINED, TEXT, HostileServer, hostile_server
 from tests.unit.engines.recording_sink import Bench, joined, serving
 
 SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
@@ -92,6 +93,15 @@ async def test_what_a_sound_server_never_sends_is_its_fault(
         assert (await bench.sink.end(after)).error is None
 
 
+async def test_character_in_two_events_comes_together(server: HostileServer) -> None:
+    """Behaviour 95: spelled in JSON as two halves, or as bytes of UTF-8."""
+    async with serving(engine(server.url), "m") as bench:
+        item = bench.item("halves", stream=True)
+        result = await bench.run(item)
+        assert result.error is None
+        assert joined(result) == JOINED + TEXT == bench.sink.texts[item.dispatch_id][0, 0]
+
+
 async def test_usage_that_is_not_told_is_unknown(server: HostileServer) -> None:
     async with serving(engine(server.url), "m") as bench:
         told = await bench.run(bench.item("hello"))
@@ -106,7 +116,8 @@ async def test_usage_that_is_not_told_is_unknown(server: HostileServer) -> None:
     [
         (400, types_pb2.ERROR_REASON_INVALID_ARGUMENT, False),
         (422, types_pb2.ERROR_REASON_INVALID_ARGUMENT, False),
-        (401, types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, True),
+        (401, types_pb2.ERROR_REASON_PERMISSION_DENIED, False),
+        (403, types_pb2.ERROR_REASON_PERMISSION_DENIED, False),
         (429, types_pb2.ERROR_REASON_ENGINE_BUSY, True),
         (503, types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, True),
         (500, types_pb2.ERROR_REASON_ENGINE_ERROR, False),
@@ -444,7 +455,9 @@ async def test_engine_that_hung_and_has_other_models_now_serves_them(
         assert (await bench.run(bench.item())).error is None
 
 
-@pytest.mark.parametrize(("status", "words"), [(401, "api_key_file"), (503, "answered 503")])
+@pytest.mark.parametrize(
+    ("status", "words"), [(401, "api_key_file"), (403, "api_key_file"), (503, "answered 503")]
+)
 async def test_server_that_refuses_our_calls_gets_none_until_it_answers(
     server: HostileServer, status: int, words: str
 ) -> None:
@@ -456,6 +469,56 @@ async def test_server_that_refuses_our_calls_gets_none_until_it_answers(
         server.refuses.clear()
         await until_health(bench, SERVING)
         assert (await bench.run(bench.item())).error is None
+
+
+async def test_requests_that_are_denied_end_while_others_are_served(server: HostileServer) -> None:
+    """Behaviour 59: the key is asked about once for all of them, and is not at fault."""
+    async with serving(engine(server.url, slots=60), "m") as bench:
+        served = bench.submit(*(bench.item("slow") for _ in range(4)))
+        asked, changes = len(server.bodies), bench.sink.changes
+        for _ in range(2):
+            denied = bench.submit(*(bench.item("403") for _ in range(25)))
+            for dispatch_id in denied:
+                error = (await bench.sink.end(dispatch_id)).error
+                assert error is not None
+                assert error.reason == types_pb2.ERROR_REASON_PERMISSION_DENIED
+                assert not error.refused
+                assert "answered 403" in error.message
+                assert "told to" in error.message
+        assert len(server.bodies) - asked - server.denied < 4 + 25
+        for dispatch_id in served:
+            assert (await bench.sink.end(dispatch_id)).error is None
+        assert (bench.engine.load().health, bench.sink.changes) == (SERVING, changes)
+        moderated = await bench.run(bench.item("moderated", stream=True))
+        assert moderated.error is not None
+        assert moderated.error.reason == types_pb2.ERROR_REASON_PERMISSION_DENIED
+        assert joined(moderated) == TEXT
+
+
+async def test_new_key_is_taken_up_and_no_request_pays_for_it(
+    server: HostileServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("old\n")
+    server.key = "old"
+    async with serving(engine(server.url, api_key_file=str(file), slots=8), "m") as bench:
+        (late,) = bench.submit(bench.item("late"))
+        early = bench.submit(*(bench.item("slow") for _ in range(4)))
+        await bench.sink.until(lambda: server.open == 5)
+        server.key = "new"
+        outcomes = [await reason_of(bench, "hello") for _ in range(3)]
+        await until_health(bench, STARTING)
+        outcomes.append(await reason_of(bench, "hello"))
+        assert set(outcomes) == {(types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, True)}
+        file.write_text("new\n")
+        await until_health(bench, SERVING)
+        assert (await bench.run(bench.item())).error is None
+        server.may_deny.set()  # what went out with the old key is no other's fault
+        error = (await bench.sink.end(late)).error
+        assert error is not None
+        assert (error.reason, error.refused) == outcomes[0]
+        for dispatch_id in early:
+            assert (await bench.sink.end(dispatch_id)).error is None
 
 
 async def test_server_that_became_another_between_two_looks_is_noticed(

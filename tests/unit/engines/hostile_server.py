@@ -15,6 +15,13 @@ from typing import Any
 from aiohttp import web
 
 TEXT = "长城 🙂 ok"
+HALVES = (  # of one character in two events, each in its own way, and what they make
+    b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"content":"\\ude00"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"content":"\xe9\x95"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"content":"\xbf"}}]}\n\n',
+)
+JOINED = "\U0001f600\u957f"
 LIMIT = 500  # of its context, in characters
 
 
@@ -34,9 +41,12 @@ class HostileServer:
         self.metrics = ""  # what it tells of its load; empty: the truth
         self.usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 11}
         self.refuses: dict[str, int] = {}  # status of every answer, by model
+        self.key = ""  # without it nobody is let in; empty: no key is asked for
         self.vectors: list[list[float]] | None = None  # None: one for each text
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
+        self.may_deny = asyncio.Event()
+        self.denied = 0  # requests with 401 or 403
         self.open = 0
         self.peak = 0
         self.url = ""
@@ -108,6 +118,8 @@ class HostileServer:
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
+        if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return _error(401, "wrong key")
         if self.loading > 0:
             self.loading -= 1
             return _error(503, "Loading model")
@@ -137,7 +149,11 @@ class HostileServer:
             return _error(400, f"{words} {len(prompt)} tokens")
         word = prompt.split()[-1] if prompt.split() else ""
         if word.isdigit():
+            self.denied += word in ("401", "403")
             return _error(int(word), "told to")
+        if word == "late":
+            await self.may_deny.wait()
+            return _error(401, "wrong key")
         if word == "silent":
             await asyncio.Event().wait()
         if not body.get("stream"):
@@ -161,6 +177,9 @@ async def _script(word: str, body: dict[str, Any], usage: dict[str, Any]) -> Asy
         for character in "slowly":
             yield _sse(_event(character))
             await asyncio.sleep(0.1)
+    if word == "halves":
+        for piece in HALVES:
+            yield piece
     for character in TEXT:
         yield _sse(_event(character))
     if word == "malformed":
@@ -169,6 +188,8 @@ async def _script(word: str, body: dict[str, Any], usage: dict[str, Any]) -> Asy
         yield b"data: " + b"x" * 9_000_000
     elif word == "unfinished":
         yield b"data: [DONE]\n\n"
+    elif word == "moderated":
+        yield _sse({"error": {"message": "not this", "code": 403}})
     elif word == "abort":
         yield _sse(_event("", "abort"))
     elif word != "broken":

@@ -88,10 +88,75 @@ def test_no_code_point_is_split_wherever_the_bytes_are(size: int) -> None:
     assert answer.whole
 
 
-def test_half_code_points_in_json_do_not_get_out() -> None:
+def pieces_of(*contents: bytes) -> list[tuple[Any, ...]]:
+    row = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n'
+    end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    answer, deltas = read(b"".join(row % content for content in contents) + end, 9)
+    text = answer.result(types_pb2.FINISH_REASON_STOP, None).outputs[0].text
+    assert text == "".join(delta[2] for delta in deltas)
+    return [delta[2:] for delta in deltas]
+
+
+@pytest.mark.parametrize(
+    ("contents", "pieces"),
+    [
+        ((rb"a\ud83d", rb"\ude00b"), [("a", 1), ("\U0001f600b", 1)]),
+        ((rb"\ud83d", b"", rb"\udc80"), [("\U0001f480", 2)]),
+        ((rb"\ud83d\ude00",), [("\U0001f600", 1)]),
+        ((rb"\ud83d", b"a"), [("\ufffda", 2)]),
+        ((rb"\ude00",), [("\ufffd", 1)]),
+        ((rb"a\ud83d",), [("a", 1), ("\ufffd", 0)]),
+        ((b"\xf0", b"\x9f", b"\x98", b"\x80!"), [("\U0001f600!", 4)]),
+        ((b"\xe9\x95", b"\xbf"), [("\u957f", 2)]),
+        ((b"\xc3", rb"\u00a9"), [("\ufffd\u00a9", 2)]),
+        ((b"\x80\xff", b"a\xe9"), [("\ufffd\ufffd", 1), ("a", 1), ("\ufffd", 0)]),
+        (("\ufffd".encode(), "\ufffd".encode()), [("\ufffd", 1), ("\ufffd", 1)]),
+    ],
+)
+def test_halves_of_a_character_are_joined_and_none_gets_out(
+    contents: tuple[bytes, ...], pieces: list[tuple[str, int]]
+) -> None:
+    """Behaviour 95. Tokens that made no whole character are counted with the next one."""
+    assert pieces_of(*contents) == pieces
+
+
+def test_halves_are_joined_within_their_choice_and_channel_only() -> None:
+    rows = [
+        (0, {"reasoning_content": "\ud83d"}),
+        (0, {"content": "\ude00"}),
+        (1, {"content": "\ude00"}),
+        (0, {"reasoning_content": "\ude00"}),
+    ]
+    events = [json.dumps({"choices": [{"index": i, "delta": delta}]}) for i, delta in rows]
+    _, deltas = read(stream(*events), 9, choices=2)
+    assert [delta[:3] for delta in deltas] == [
+        (0, 0, "\ufffd"),
+        (1, 0, "\ufffd"),
+        (0, 1, "\U0001f600"),
+    ]
+
+
+def test_halves_of_a_tool_calls_arguments_are_joined() -> None:
+    row = '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{%s}}]}}]}'
+    bodies = ['"name":"f\\ud83d","arguments":"\\ud83d"', '"arguments":"\\ude00"']
+    answer, deltas = read(stream(*(row % body for body in bodies)), 9)
+    assert [delta[:3] for delta in deltas] == [(0, 16, "\U0001f600")]
+    (call,) = answer.result(types_pb2.FINISH_REASON_STOP, None).outputs[0].tool_calls
+    assert (call.name, call.arguments_json) == ("f\ufffd", "\U0001f600")
+
+
+def test_half_a_character_is_not_sent_of_an_answer_that_breaks_off() -> None:
+    """Whoever goes on elsewhere begins behind what was whole."""
     answer, deltas = read(b'data: {"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}\n\n', 9)
-    assert deltas == [(0, 0, "a\ufffd", 1)]
+    assert deltas == [(0, 0, "a", 1)]
     assert not answer.whole
+    assert answer.result(types_pb2.FINISH_REASON_ERROR, None).outputs[0].text == "a"
+
+
+def test_error_that_holds_half_a_character_can_be_sent() -> None:
+    with pytest.raises(ItemFailed) as caught:
+        read(stream(r'{"error": {"code": 400, "message": "no \ud83d"}}'), 10)
+    assert caught.value.error.message == "no \ufffd"
 
 
 def test_held_back_tokens_are_counted_with_the_next_text() -> None:
