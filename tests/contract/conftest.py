@@ -15,6 +15,7 @@ from scripts.make_tiny_model import write_tiny_model
 from tests.contract.engine_kinds import KINDS, REAL_KINDS, SLOTS, Kind
 from tests.integration.link import Link
 from tests.unit.engines.llamacpp_http import llamacpp_server
+from tests.unit.engines.oip_server import oip_server
 from tests.unit.engines.recording_sink import Bench, serving
 
 Start = Callable[..., Awaitable[Bench]]
@@ -42,6 +43,13 @@ def llamacpp_url(tiny_model: str) -> Iterator[str]:
     """A server that runs already, for engines that attach to one."""
     with llamacpp_server(tiny_model, slots=SLOTS) as server:
         yield server.url
+
+
+@pytest_asyncio.fixture
+async def oip_address() -> AsyncIterator[str]:
+    """A scripted server of the Open Inference Protocol, with the models of the contract."""
+    async with oip_server(ready=["m"], unloaded=["later"]) as server:
+        yield server.address
 
 
 @pytest.fixture

@@ -89,6 +89,29 @@ KINDS["python"] = Kind(
 )
 
 _TENSORS = "the protocol has tensors; parameters of text are what a model makes of them"
+_OIP_LACKS = {
+    "parameters": _TENSORS,
+    "chat": _TENSORS,
+    "continuation": _TENSORS,
+    "usage": "the protocol, and Triton, count no tokens",
+    "cache": "the protocol, and Triton, tell nothing of a model's cache",
+    "backlog": "the protocol, and Triton, do not tell how much of an input was read",
+    "context": "the protocol, and Triton, know no length of context",
+    "events": "its answers are frames of gRPC, which ends its streams itself",
+}
+_OIP = {"slots": SLOTS, "poll_interval": "50ms", "models": {"m": "m"}}
+KINDS["oip"] = Kind(
+    "oip",
+    _OIP,
+    "wait",
+    {"prompt": "word " * 4000},
+    server="oip_address",
+    hangs={"call_timeout": "2s"},
+    faulty={"prompt": "refuse"},
+    loads={},
+    lacks=_OIP_LACKS,
+)
+
 REAL_KINDS = {  # with --engines; the real llama.cpp is above
     "vllm": Kind(
         "openai",
@@ -104,22 +127,13 @@ REAL_KINDS = {  # with --engines; the real llama.cpp is above
     ),
     "triton": Kind(
         "oip",
-        {"slots": SLOTS, "poll_interval": "50ms", "models": {"m": "m"}},
+        _OIP,
         "wait " * 1000,
         {"prompt": "word " * 4000},
         server="triton",
         hangs={"call_timeout": "2s"},
         faulty={"prompt": "refuse"},
         loads={},
-        lacks={
-            "parameters": _TENSORS,
-            "chat": _TENSORS,
-            "continuation": _TENSORS,
-            "usage": "Triton counts no tokens",
-            "cache": "Triton tells nothing of a model's cache",
-            "backlog": "Triton does not tell how much of an input it has read",
-            "context": "Triton knows no length of context",
-            "events": "its answers are frames of gRPC, which ends its streams itself",
-        },
+        lacks=_OIP_LACKS,
     ),
 }

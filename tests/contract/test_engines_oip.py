@@ -121,6 +121,56 @@ async def test_status_tells_whose_fault_it_is(
     assert bench.engine.load().health == SERVING
 
 
+@pytest.mark.parametrize("code", ["PERMISSION_DENIED", "UNAUTHENTICATED"])
+async def test_member_that_is_denied_ends_alone_while_others_are_served(
+    server: OipServerDouble, bench: Bench, code: str
+) -> None:
+    """Behaviour 59: what is asked of the model is denied, and not who asks."""
+    server.hates, server.hatred = 9, (grpc.StatusCode[code], "not this one")
+    changes = bench.sink.changes
+    ids = bench.submit(*(numbers(bench, value) for value in (1, 9, 3)), atomic=True)
+    first, second, third = [await bench.sink.end(i) for i in ids]
+    assert (first.error, third.error) == (None, None)
+    assert second.error is not None
+    assert second.error.reason == types_pb2.ERROR_REASON_PERMISSION_DENIED
+    assert not second.error.refused
+    assert f"{code} to this request" in second.error.message
+    assert (bench.engine.load().health, bench.sink.changes) == (SERVING, changes)
+
+
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        ("PERMISSION_DENIED", "no"),
+        ("UNAUTHENTICATED", "who are you?"),
+        ("UNAVAILABLE", "This protocol is restricted, expecting header 'key'"),
+    ],
+)
+@pytest.mark.parametrize("model", ["double", "words"])
+async def test_server_that_lets_nothing_in_gets_nothing_until_it_does(
+    server: OipServerDouble, bench: Bench, model: str, code: str, details: str
+) -> None:
+    """It says that it is ready all the while; no request pays for that."""
+    server.fails = (grpc.StatusCode[code], details)
+    item = numbers(bench, 1) if model == "double" else bench.item("a b", stream=True)
+    item.model = model
+    error = (await bench.run(item)).error
+    assert error is not None
+    assert (error.reason, error.refused) == (types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, True)
+    asked = len(server.requests)
+    await bench.sink.until(lambda: len(server.requests) > asked + 1)  # by looks
+    load = bench.engine.load()
+    assert load.health == node_service_pb2.ENGINE_HEALTH_STARTING
+    assert "allow it there" in load.message
+    assert details in load.message
+    error = (await bench.run(numbers(bench, 1))).error
+    assert error is not None
+    assert error.refused
+    server.fails = None
+    await bench.sink.until(lambda: bench.engine.load().health == SERVING)
+    assert (await bench.run(numbers(bench, 1))).error is None
+
+
 async def test_model_that_is_not_ready_gets_no_work(server: OipServerDouble, bench: Bench) -> None:
     """Behaviour 111: the server is ready, this model is not."""
     server.ready["double"] = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,18 +12,26 @@ import grpc.aio
 
 from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
 
+WORD_S = 0.002  # between two words
+TEXTS = ("words", "m", "later")
+
 
 class OipServerDouble:
-    """ "double" doubles bytes of UINT8 in batches of up to 4; "words" is decoupled text."""
+    """ "double" and "spare" double bytes of UINT8, the first in batches of up to 4. The others are
+    decoupled text: they say what they hear word by word, "wait" for long at the word, and "refuse".
+    """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, ready: Iterable[str] = ("double", "words"), unloaded: Iterable[str] = ("spare",)
+    ) -> None:
         self.requests: list[Any] = []
-        self.ready = {"double": True, "words": True}
+        self.ready = dict.fromkeys(ready, True)
         self.server_ready = True
-        self.unloaded = ["spare"]
+        self.unloaded = list(unloaded)
         self.parameters: dict[str, Any] = {}  # of the last load
         self.fails: tuple[grpc.StatusCode, str] | None = None
         self.hates = 256  # a byte that fails the call of whoever sends it
+        self.hatred = (grpc.StatusCode.INVALID_ARGUMENT, "hates it")
         self.answers: tuple[str, list[int], bytes] | None = None  # type, shape, data of any output
         self.blocked = asyncio.Event()
         self.blocked.set()
@@ -86,11 +94,11 @@ class OipServerDouble:
     async def on_ModelConfig(self, request: Any, _context: Any) -> Any:
         config = MESSAGES["ModelConfig"]()
         config.config.max_batch_size = 4 if request.name == "double" else 0
-        config.config.transaction_policy.decoupled = request.name == "words"
+        config.config.transaction_policy.decoupled = request.name in TEXTS
         return config
 
     async def on_ModelMetadata(self, request: Any, _context: Any) -> Any:
-        text = request.name == "words"
+        text = request.name in TEXTS
         tensor = {"name": "text_input" if text else "x", "datatype": "BYTES" if text else "UINT8"}
         return MESSAGES["ModelMetadata"](name=request.name, inputs=[tensor])
 
@@ -102,7 +110,9 @@ class OipServerDouble:
             if self.fails is not None:
                 await context.abort(*self.fails)
             if self.hates in list(b"".join(request.raw_input_contents)):
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"hates {self.hates}")
+                await context.abort(*self.hatred)
+            if not request.inputs:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected 1 input, got 0")
         finally:
             self.open -= 1
         response = MESSAGES["InferResponse"](model_name=request.model_name, id=request.id)
@@ -113,10 +123,20 @@ class OipServerDouble:
             response.raw_output_contents.append(content)
         return response
 
-    async def on_ModelStreamInfer(self, requests: Any, _context: Any) -> AsyncIterator[Any]:
+    async def on_ModelStreamInfer(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         async for request in requests:
             self.requests.append(request)
-            for word in request.raw_input_contents[0][4:].split(b" "):
+            if self.fails is not None:
+                await context.abort(*self.fails)
+            if not request.inputs:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected 1 input, got 0")
+            words = request.raw_input_contents[0][4:].split(b" ")
+            if words == [b"refuse"]:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "will not write it")
+            if words[0] == b"wait":
+                await asyncio.Event().wait()  # until it is cancelled
+            for word in words:
+                await asyncio.sleep(WORD_S)
                 message = MESSAGES["StreamResponse"]()
                 message.infer_response.outputs.add(name="text_output", datatype="BYTES", shape=[1])
                 data = len(word).to_bytes(4, "little") + word
@@ -128,9 +148,9 @@ class OipServerDouble:
 
 
 @asynccontextmanager
-async def oip_server() -> AsyncIterator[OipServerDouble]:
-    """A started server that is gone at the end."""
-    double = OipServerDouble()
+async def oip_server(**models: Iterable[str]) -> AsyncIterator[OipServerDouble]:
+    """A started server, with its own models or these (`ready`, `unloaded`); gone at the end."""
+    double = OipServerDouble(**models)
     server = await double.serve()
     try:
         yield double
