@@ -64,16 +64,19 @@ async def test_killed_engine_fails_over_to_an_engine_of_another_kind(llamacpp: H
 
 
 async def test_fifty_faults_of_callers_leave_the_node_in_service() -> None:
-    """Behaviour 59: too long prompts and bad parameters are never the node's fault."""
+    """Behaviour 59: too long prompts, bad parameters, and what a gate before the engine lets not
+    in, are never the node's fault; none is tried again.
+    """
     async with hostile_server() as server, cluster(settings=["default_model=m"]) as running:
         await running.agent_of("a", "--engine", "openai", "--url", server.url)
         tasks = [
-            running.client.generate("x " * 400 if i % 2 else "400", max_attempts=1)
+            running.client.generate(("400", "x " * 400, "403")[i % 3], timeout=60)
             for i in range(50)
         ]
         faults = await asyncio.gather(*tasks, return_exceptions=True)
         reasons = {getattr(fault, "reason", repr(fault)) for fault in faults}
-        assert reasons == {"CONTEXT_TOO_LONG", "INVALID_ARGUMENT"}
+        assert reasons == {"CONTEXT_TOO_LONG", "INVALID_ARGUMENT", "PERMISSION_DENIED"}
+        assert server.denied == 16
         assert await running.healthy("a")
         assert (await running.client.generate("hello")).text == TEXT
 

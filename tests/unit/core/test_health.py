@@ -158,6 +158,26 @@ def test_failure_on_probation_takes_it_out_for_longer() -> None:
     assert [r.data["duration_s"] for r in w.noted("node_ejected") if r.data] == [30, 60]
 
 
+@pytest.mark.parametrize("reason", [Reason.PERMISSION_DENIED, Reason.INVALID_ARGUMENT])
+def test_callers_fault_on_probation_proves_nothing_and_makes_way_for_the_next(
+    reason: Reason,
+) -> None:
+    """Behaviour 59: a request that is denied ends there, and the node stays on probation."""
+    w = world()
+    agent = on_probation(w)
+    waiting = w.submit(30)
+    for _ in range(9):
+        (denied,) = agent.running()
+        agent.finish(denied, reason=reason)
+        assert w.outcome(denied) is Outcome.FAILED
+        assert denied.reason is reason
+        assert state_of(w) is NodeHealth.PROBATION
+    for _ in range(3):
+        agent.finish(*agent.running())
+    assert state_of(w) is NodeHealth.HEALTHY
+    assert sum(w.outcome(r) is Outcome.FAILED for r in waiting) == 9
+
+
 def test_ejections_are_forgotten_by_half_for_every_five_good_minutes() -> None:
     w = world()
     trust = w.scheduler.state.nodes["n0"].trust
