@@ -89,7 +89,7 @@ class EngineCare:
         load = self.engine.load()
         if self.start_error:
             load.health, load.message = node.ENGINE_HEALTH_DOWN, self.start_error
-        elif not self.started:
+        elif not self.started and load.health == node.ENGINE_HEALTH_SERVING:
             load.health = node.ENGINE_HEALTH_STARTING
         for model in self.closing:
             load.model_states[model] = types.MODEL_STATE_UNLOADING

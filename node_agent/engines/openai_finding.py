@@ -20,12 +20,18 @@ from node_agent.engines.openai_traits import OTHER, Place, all_traits, below, pi
 from node_agent.engines.told_values import MODELS_MAX, amount, is_name
 
 _ASK_S = 5.0
-_KEY = "it answered {}: set api_key_file to a file with its key"
 ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
 
 
 class NotReady(Exception):
     """The server does not serve yet; the text says what it answered."""
+
+
+class KeyRefused(NotReady):
+    """It is up and does not let us in."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"it answered {status}: set api_key_file to a file with its key")
 
 
 SILENT = (NotReady, aiohttp.ClientError, OSError, TimeoutError)  # no answer that can be used
@@ -122,13 +128,13 @@ class Finder:
                 raise NotReady(f"it answered 500 to a first request: {text[:200]}")
             return False
         if response.status in DENIED:
-            raise NotReady(_KEY.format(response.status))
+            raise KeyRefused(response.status)
         raise NotReady(f"it answered {response.status} to a first request: {text[:200]}")
 
     async def _list(self) -> list[dict[str, Any]]:
         document, status = await self._ask("/v1/models")
         if status in DENIED:
-            raise NotReady(_KEY.format(status))
+            raise KeyRefused(status)
         rows = document.get("data") if isinstance(document, dict) else None
         if status != 200 or not isinstance(rows, list):
             raise NotReady(f"it answered {status} to /v1/models, no list of models")

@@ -60,9 +60,19 @@ class OpenaiModels:
         if finder.left_out:
             text = "openai engine: %d of its models are left out: odd names, or too many"
             log.warning(text, finder.left_out, extra={"event": "engine_changed"})
+        self._show_loading(served)
         first = await self._warm_first(finder, served)
         await finder.settle_priority(served, first)
         self._finder, self.served = finder, served
+
+    def _show_loading(self, served: Served) -> None:
+        """Where none has served yet, those that it lists can be seen, and waited for."""
+        before = self.served.models
+        if before.keys() != served.models.keys() and all(
+            model.state != ACTIVE for model in before.values()
+        ):
+            self.served = served
+            self._changed()
 
     async def list_again(self, now: float) -> bool:
         """See which models it has now; False: it is another server than before."""

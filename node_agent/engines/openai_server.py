@@ -20,7 +20,7 @@ from batchyard.v1 import node_service_pb2
 from node_agent.engines.guarded_process import GuardedProcess
 from node_agent.engines.interface import EngineStartError
 from node_agent.engines.openai_child import ChildGone, end_if_late, obituary, start_child
-from node_agent.engines.openai_finding import SILENT, words
+from node_agent.engines.openai_finding import SILENT, KeyRefused, words
 from node_agent.engines.openai_look import Looker, Sample
 from node_agent.engines.openai_models import OpenaiModels
 from node_agent.engines.openai_options import OpenaiOptions
@@ -186,9 +186,9 @@ class OpenaiServer:
             await asyncio.sleep(self._options.poll_interval)
 
     def _wait_for(self, connected: bool, error: BaseException) -> None:
-        """Show why it is not there yet: it loads, or nothing listens."""
+        """Show why it is not there yet: it loads, lets nobody in, or nothing listens."""
         if connected or self._options.command:
-            self._set_health(STARTING, f"{self.address}: {words(error)}")
+            self._set_health(_away(error), f"{self.address}: {words(error)}")
         else:
             self._set_health(self.health, f"nothing answers at {self.address}: {words(error)}")
 
@@ -267,8 +267,9 @@ class OpenaiServer:
             log.info("openai engine: %s", words(error), extra={"event": "engine_changed"})
             if self.doubted and isinstance(error, TimeoutError):
                 self.suspect_hang()
-            elif self.doubted:
-                self._set_health(STARTING, f"{self.address}: {words(error)}")
+            elif self.doubted or isinstance(error, KeyRefused):
+                self.doubted = True
+                self._set_health(_away(error), f"{self.address}: {words(error)}")
             elif self._trial_at is not None:
                 self._set_health(STALLED, f"a request heard nothing for too long: {words(error)}")
 
@@ -299,3 +300,8 @@ class OpenaiServer:
         self.health, self.message = health, message
         if changed:
             self._changed()
+
+
+def _away(error: BaseException) -> node_service_pb2.EngineHealth:
+    """What a server is that answers and does not serve: it loads, or lets its agent not in."""
+    return DOWN if isinstance(error, KeyRefused) else STARTING

@@ -106,7 +106,7 @@ class ReportReceived:
     epoch: int
     items_received: int
     held: dict[str, list[int]]  # dispatch ids by engine id
-    unhealthy: dict[str, str] = field(default_factory=dict)  # engine id: why it cannot serve
+    unhealthy: dict[str, str] = field(default_factory=dict)  # engine id: a word of EngineSpec
     inactive_models: dict[str, list[str]] = field(default_factory=dict)  # by engine id
     # By engine id: preemptions since its start, share of its KV memory in use; None: unknown.
     pressure: dict[str, tuple[int | None, float | None]] = field(default_factory=dict)

@@ -85,10 +85,10 @@ def _load_changed(node: Node, event: ReportReceived) -> bool:
     """Take over health and loaded models; whether any of it changed."""
     changed = False
     for engine_id, engine in node.engines.items():
-        healthy = engine_id not in event.unhealthy
-        down = engine_id in event.down
-        changed |= healthy is not engine.spec.healthy or down is not engine.spec.down
-        engine.spec.healthy, engine.spec.down = healthy, down
+        spec, word = engine.spec, event.unhealthy.get(engine_id, "")
+        health = (engine_id not in event.unhealthy, engine_id in event.down, word)
+        changed |= health != (spec.healthy, spec.down, spec.word)
+        spec.healthy, spec.down, spec.word = health
         inactive = event.inactive_models.get(engine_id, ())
         words = event.inactive_words.get(engine_id) or {}
         for model in engine.models.values():

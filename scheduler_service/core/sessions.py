@@ -239,7 +239,7 @@ def _keep_health(engine: Engine, spec: EngineSpec) -> None:
     """A description says nothing of health: what the last report said holds until the next. A
     model that is new here gets no work before a report that may say that it is still loading.
     """
-    spec.healthy, spec.down = engine.spec.healthy, engine.spec.down
+    spec.healthy, spec.down, spec.word = engine.spec.healthy, engine.spec.down, engine.spec.word
     for model in spec.models:
         known = engine.models.get(model.model)
         model.active = known is not None and known.active

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler_service.core import condition
 from scheduler_service.core.answers import Hedging
 from scheduler_service.core.batch_times import Rate
 from scheduler_service.core.budgets import RetryBudget
@@ -46,6 +47,7 @@ from scheduler_service.core.types import (
 if TYPE_CHECKING:
     from scheduler_service.core.patience import Watch
 
+_MAY_WORK: Final = (NodeHealth.HEALTHY, NodeHealth.PROBATION, NodeHealth.STARTING)
 HOMES_MAX: Final = 10_000  # affinity keys whose last engine is remembered
 LARGE_POOL_STALE: Final = 100 * MILLISECOND  # so old the room of a large pool may be
 TERM_SHIFT = 40  # dispatch, output and session ids are term << 40 | counter
@@ -349,13 +351,15 @@ def accepts_work(engine: Engine, model: str) -> bool:
 def why_unusable(engine: Engine, model: str) -> str:
     """Why it gets no new work of the model, in one word; empty: it may get some."""
     node = engine.node
-    if node.health is not NodeHealth.HEALTHY and node.health is not NodeHealth.PROBATION:
+    if node.health not in _MAY_WORK:
         return node.health.name.lower()
     if node.availability is not NodeAvailability.ACTIVE:
         return node.availability.name.lower()
     if not node.connected:
         return "disconnected"
     if not engine.spec.healthy:
-        return "engine_down"
+        return condition.of_engine(engine)
     spec = engine.models[model]
-    return "" if spec.active else spec.word or "model_inactive"
+    if not spec.active:
+        return spec.word or "model_inactive"
+    return condition.STARTING if node.health is NodeHealth.STARTING else ""

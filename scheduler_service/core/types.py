@@ -244,6 +244,7 @@ class EngineSpec:
     models: tuple[ModelSpec, ...] = ()
     healthy: bool = True
     down: bool = False  # it has ended or cannot be reached; not so one that starts or hangs
+    word: str = ""  # why it is not healthy: "starting", "stalled", "down"; empty: not said
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from scheduler_service.report.window import Window
 MOST: Final = 0.5  # share of the window
 SAMPLES_MIN: Final = 3  # before anything is said of a state
 NO_NODE_S: Final = 10  # a lack of nodes that goes on now is told after so many samples
+UNWELL_S: Final = 10  # samples, likewise of nodes none of whose engines answers
 ATTEMPTS_MIN: Final = 5  # of a node, before it is judged
 FAILING: Final = 0.2
 SLOW: Final = 2.0  # times the median of the other nodes
@@ -236,6 +237,19 @@ def _node_lost(case: Case) -> Iterator[Finding]:
         yield Finding("node_lost", Severity.WARNING, {"count": str(len(lost)), "nodes": shown})
 
 
+def _engines_unwell(case: Case) -> Iterator[Finding]:
+    """What has held for the last samples, and goes on."""
+    now = case.window.samples[-UNWELL_S:]
+    if len(now) < UNWELL_S:
+        return
+    nodes = [node for node in sorted(now[-1].unwell) if all(node in s.unwell for s in now)]
+    if nodes:
+        told = [f"{node} ({now[-1].unwell[node]})" for node in nodes[:5]]
+        shown = ", ".join(told) + (", ..." if len(nodes) > 5 else "")
+        variables = {"count": str(len(nodes)), "nodes": shown, "node": nodes[0]}
+        yield Finding("engines_unwell", Severity.WARNING, variables)
+
+
 def _deadlines_missed(case: Case) -> Iterator[Finding]:
     outcomes = case.window.totals.outcomes
     count, ended = outcomes[Outcome.EXPIRED], sum(outcomes.values())
@@ -318,6 +332,7 @@ _RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     _queue_long,
     _wait_long,
     _node_lost,
+    _engines_unwell,
     _deadlines_missed,
     _node_slow,
     _spans_lost,

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from batchyard.v1 import node_service_pb2, report_pb2
 from scheduler_service.clock import Clock
+from scheduler_service.core import condition
 from scheduler_service.core.outcomes import NodeAvailability, NodeHealth
 from scheduler_service.core.state import accepts_work
 from scheduler_service.core.types import Drain, Engine, Instant, Node
@@ -14,6 +15,7 @@ from scheduler_service.report.buckets import NodeCount
 from scheduler_service.rpc import status
 
 IDS_MAX: Final = 1_000
+REASON_CHARS: Final = 1_024  # of an agent's words
 
 
 class NodeView(Protocol):
@@ -76,7 +78,7 @@ def summary(
 def cannot_accept(node: Node, now: Instant) -> str:
     """Why it would get no request now, in one word; empty: it would get one."""
     if node.health is not NodeHealth.HEALTHY and node.health is not NodeHealth.PROBATION:
-        return node.health.name.lower()
+        return condition.of_node(node)
     if node.availability is not NodeAvailability.ACTIVE:
         return node.availability.name.lower()
     if not node.connected:
@@ -86,10 +88,11 @@ def cannot_accept(node: Node, now: Instant) -> str:
 
 
 def _engine_refuses(engine: Engine, now: Instant) -> str:
-    if not engine.spec.healthy:
-        return "engine_down"
+    word = condition.of_engine(engine)
+    if word:
+        return word
     if not any(accepts_work(engine, model) for model in engine.models):
-        return "no_model"
+        return condition.NO_MODEL
     if engine.blocked_until > now:
         return "busy"
     if engine.in_flight_inputs >= engine.spec.slots + engine.spec.look_ahead:
@@ -111,7 +114,7 @@ class NodeWriter:
             node_id=node.node_id,
             availability=int(node.availability),  # type: ignore[arg-type]
             health=int(node.health),  # type: ignore[arg-type]
-            state_reason=node.state_reason,
+            state_reason=node.state_reason or _engines_say(node, view),
             summary=summary(node, view, figures, totals, self._clock.now()),
             ledgers=[_ledger(engine) for engine in node.engines.values()],
             boot_id=node.boot_id,
@@ -139,6 +142,19 @@ class NodeWriter:
         if drain.ended_at:
             built.end_time.CopyFrom(self._clock.timestamp(drain.ended_at))
         return built
+
+
+def _engines_say(node: Node, view: NodeView | None) -> str:
+    """Why engines of a node that is there do not serve, in their agent's words; empty: they do."""
+    if view is None or view.report is None or not node.connected or not node.alive:
+        return ""
+    told = []
+    for load in view.report.engines:
+        engine = node.engines.get(load.engine_id)
+        if engine is not None and not engine.spec.healthy:
+            why = load.message[:REASON_CHARS] or condition.of_engine(engine)
+            told.append(why if len(node.engines) == 1 else f"{load.engine_id}: {why}")
+    return "; ".join(told)
 
 
 def _say_view(built: report_pb2.Node, view: NodeView) -> None:

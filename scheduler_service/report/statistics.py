@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from scheduler_service.clock import Clock
-from scheduler_service.core import Scheduler, scaling
-from scheduler_service.core.outcomes import Outcome, RequestClass
+from scheduler_service.core import Scheduler, condition, scaling
+from scheduler_service.core.outcomes import NodeAvailability, NodeHealth, Outcome, RequestClass
 from scheduler_service.core.records import Record
 from scheduler_service.core.state import Pool, State, Totals, accepts_work
 from scheduler_service.core.types import SECOND, Duration, Instant
@@ -24,6 +24,7 @@ from scheduler_service.report.buckets import ROWS_MAX, SUM_ROWS_MAX, Bucket
 from scheduler_service.report.counting import COUNT
 from service_kit.tracing import SpanCounts
 
+_UNWELL: Final = (condition.STALLED, condition.DOWN)
 BLOCK_S: Final = 10  # seconds that are added up once they are over
 
 
@@ -50,6 +51,7 @@ class Sample:
     in_flight: int = 0  # over all live nodes
     slots: int = 0
     spans_lost: int = 0  # since the start
+    unwell: dict[str, str] = field(default_factory=dict)  # node id: its word, of `_UNWELL`
 
 
 class Statistics:
@@ -116,6 +118,7 @@ class Statistics:
             sum(engine.in_flight_inputs for engine in engines),
             sum(engine.spec.slots for engine in engines),
             self.spans.lost,
+            _unwell(state),
         )
         if again:
             return
@@ -215,6 +218,17 @@ def _sum(one: Totals, other: Totals) -> Totals:
         if each.name != "outcomes":
             setattr(whole, each.name, getattr(one, each.name) + getattr(other, each.name))
     return whole
+
+
+def _unwell(state: State) -> dict[str, str]:
+    """Nodes that operators let work and none of whose engines answers."""
+    starting, active = NodeHealth.STARTING, NodeAvailability.ACTIVE
+    found = {
+        node.node_id: condition.of_node(node)
+        for node in state.nodes.values()
+        if node.health is starting and node.availability is active and node.connected
+    }
+    return {node_id: word for node_id, word in found.items() if word in _UNWELL}
 
 
 def _pool_sample(state: State, pool: Pool, now: Instant) -> PoolSample:

@@ -109,6 +109,16 @@ SENTENCES: Final[dict[str, dict[Language, tuple[str, str]]]] = {
             "时间窗口内共 {count} 个：{nodes}。",
         ),
     },
+    "engines_unwell": {
+        "en": (
+            "Nodes serve nothing, for their engines hang or are gone: {nodes}.",
+            "{count} of them now; `batchyard nodes show {node}` says what its engine said.",
+        ),
+        "zh": (
+            "有节点因推理引擎无响应或已停止而无法服务：{nodes}。",
+            "目前共 {count} 个；`batchyard nodes show {node}` 会显示引擎给出的原因。",
+        ),
+    },
     "deadlines_missed": {
         "en": (
             "Requests run out of time.",

@@ -222,6 +222,7 @@ def _engine(engine: pb.EngineDescriptor, load: pb.EngineLoad | None, path: str) 
         models=tuple(models),
         healthy=load is None or not _unhealthy(load),
         down=load is not None and load.health == pb.ENGINE_HEALTH_DOWN,
+        word=_unhealthy(load) if load is not None else "",
     )
 
 
@@ -263,11 +264,9 @@ def _rules(rules: pb.BatchKeyRules, path: str) -> BatchRules:
 
 
 def _unhealthy(load: pb.EngineLoad) -> str:
-    """Why it cannot serve; empty: it can, or does not say."""
+    """Why it cannot serve, in a word; empty: it can, or does not say."""
     if load.health in (pb.ENGINE_HEALTH_SERVING, pb.ENGINE_HEALTH_UNSPECIFIED):
         return ""
-    if load.message:
-        return load.message[:MESSAGE_CHARS]
     known = pb.EngineHealth.DESCRIPTOR.values_by_number.get(load.health)
     return known.name.removeprefix("ENGINE_HEALTH_").lower() if known else f"health {load.health}"
 
@@ -312,9 +311,9 @@ def report_event(node_id: str, epoch: int, report: pb.NodeReport) -> ReportRecei
         held = event.held.setdefault(load.engine_id, [])
         held.extend(load.running_dispatch_ids)
         held.extend(load.waiting_dispatch_ids)
-        why = _unhealthy(load)
-        if why:
-            event.unhealthy[load.engine_id] = why
+        word = _unhealthy(load)
+        if word:
+            event.unhealthy[load.engine_id] = word
             if load.health == pb.ENGINE_HEALTH_DOWN:
                 event.down.append(load.engine_id)
         inactive = _inactive(load)

@@ -6,11 +6,24 @@ from collections.abc import Container
 from typing import Final
 
 from batchyard.v1 import scheduler_service_pb2, types_pb2
+from scheduler_service.core import condition
 from scheduler_service.core.state import Pool, State, accepts_work
+from scheduler_service.core.types import Engine
 from scheduler_service.rpc.validate import Refused
 
 DEFAULT_PAGE: Final = 50
 MAX_PAGE: Final = 1000
+_BEST_FIRST: Final = (
+    types_pb2.MODEL_STATE_LOADING,
+    types_pb2.MODEL_STATE_AVAILABLE,
+    types_pb2.MODEL_STATE_UNLOADING,
+    types_pb2.MODEL_STATE_FAILED,
+)
+_BY_WORD: Final = {  # of `ModelSpec.word`
+    "loading": types_pb2.MODEL_STATE_LOADING,
+    "unloading": types_pb2.MODEL_STATE_UNLOADING,
+    "failed": types_pb2.MODEL_STATE_FAILED,
+}
 
 
 def list_page(
@@ -59,6 +72,18 @@ def _model(pool: Pool) -> scheduler_service_pb2.ModelInfo:
 
 
 def _state(pool: Pool, ready: bool) -> types_pb2.ModelState:
+    """The best on any node."""
     if ready:
         return types_pb2.MODEL_STATE_ACTIVE
-    return types_pb2.MODEL_STATE_LOADING if pool.live else types_pb2.MODEL_STATE_AVAILABLE
+    found = {_state_on(engine, pool.model) for engine in pool.engines}
+    return next((state for state in _BEST_FIRST if state in found), types_pb2.MODEL_STATE_AVAILABLE)
+
+
+def _state_on(engine: Engine, model: str) -> types_pb2.ModelState:
+    """On one engine that may not have new work of it."""
+    word = condition.of_engine(engine)
+    if word in (condition.STALLED, condition.DOWN):
+        return types_pb2.MODEL_STATE_FAILED
+    if word == condition.STARTING:
+        return types_pb2.MODEL_STATE_LOADING
+    return _BY_WORD.get(engine.models[model].word, types_pb2.MODEL_STATE_AVAILABLE)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from batchyard.v1 import node_service_pb2
+from scheduler_service.core import condition
 from scheduler_service.core.outcomes import NodeAvailability, NodeHealth
 from scheduler_service.core.state import State
 from scheduler_service.core.types import Node
@@ -15,7 +16,10 @@ from service_kit.gpu_metrics import gpu_families
 from service_kit.metrics import Family, Kind, one_hot
 
 _AVAILABILITIES: Final = tuple(each.name.lower() for each in NodeAvailability)
-_HEALTHS: Final = tuple(each.name.lower() for each in NodeHealth if each is not NodeHealth.LOST)
+_HEALTHS: Final = (
+    *(each.name.lower() for each in NodeHealth if each is not NodeHealth.LOST),
+    *(word for word in condition.NOT_SERVING if word != condition.STARTING),
+)
 
 
 class NodeMetrics:
@@ -70,7 +74,7 @@ class _Families:
             self.inflight.add(engine.in_flight_inputs, name, engine.engine_id)
             self.slots.add(engine.spec.slots, name, engine.engine_id)
         one_hot(self.availability, _AVAILABILITIES, node.availability.name.lower(), name)
-        one_hot(self.health, _HEALTHS, node.health.name.lower(), name)
+        one_hot(self.health, _HEALTHS, condition.of_node(node), name)
         if view is None:
             return
         if view.round_trip_s is not None:

@@ -215,6 +215,8 @@ async def test_slow_start_is_waited_for_and_told(server: HostileServer) -> None:
     starting = asyncio.create_task(built.start(bench.sink))
     await bench.sink.until(lambda: "503" in built.load().message)
     assert built.load().health == STARTING
+    assert built.load().model_states == {"m": types_pb2.MODEL_STATE_LOADING}
+    assert [model.model for model in built.describe().models] == ["m"]
     assert (await bench.run(bench.item())).error is not None
     await starting
     assert built.load().health == SERVING
@@ -456,15 +458,16 @@ async def test_engine_that_hung_and_has_other_models_now_serves_them(
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(401, "api_key_file"), (403, "api_key_file"), (503, "answered 503")]
+    ("status", "words", "health"),
+    [(401, "api_key_file", DOWN), (403, "api_key_file", DOWN), (503, "answered 503", STARTING)],
 )
 async def test_server_that_refuses_our_calls_gets_none_until_it_answers(
-    server: HostileServer, status: int, words: str
+    server: HostileServer, status: int, words: str, health: node_service_pb2.EngineHealth
 ) -> None:
     async with serving(engine(server.url), "m") as bench:
         server.refuses["m"] = status
         assert (await reason_of(bench, "x"))[1]
-        await until_health(bench, STARTING)
+        await until_health(bench, health)
         assert words in bench.engine.load().message
         server.refuses.clear()
         await until_health(bench, SERVING)
@@ -507,7 +510,7 @@ async def test_new_key_is_taken_up_and_no_request_pays_for_it(
         await bench.sink.until(lambda: server.open == 5)
         server.key = "new"
         outcomes = [await reason_of(bench, "hello") for _ in range(3)]
-        await until_health(bench, STARTING)
+        await until_health(bench, DOWN)
         outcomes.append(await reason_of(bench, "hello"))
         assert set(outcomes) == {(types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, True)}
         file.write_text("new\n")

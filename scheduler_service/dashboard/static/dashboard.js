@@ -4,7 +4,7 @@ import { lang, say, translate } from "./words.js";
 
 const HISTORY = 120; // samples, about one a second
 const history = { waiting: [], running: [], tokens: [] };
-const STATES = { healthy: "good", suspect: "warn", probation: "warn", starting: "soft" };
+const STATES = { healthy: "good", suspect: "warn", probation: "warn", starting: "soft", loading: "soft" };
 const MARKS = { critical: ["✗", "bad"], warning: ["!", "warn"], info: ["✓", "good"] };
 const OUTCOMES = ["received", "succeeded", "failed", "rejected", "cancelled", "expired", "degraded",
   "failovers", "preemptions", "batches", "output_tokens", "wasted_output_tokens"];

@@ -21,6 +21,7 @@ const ZH = {
   "model": "模型", "tries": "尝试", "why": "原因", "explain": "解释", "Explain": "解释",
   "Request": "请求", "chosen": "选中", "end in": "预计",
   "healthy": "正常", "suspect": "可疑", "probation": "观察中", "ejected": "已剔除", "lost": "失联",
+  "loading": "加载中", "stalled": "无响应", "down": "已停止", "no_model": "无模型",
   "cordoned": "已隔离", "draining": "排空中", "drained": "已排空",
   "received": "收到", "succeeded": "成功", "rejected": "拒绝", "cancelled": "取消", "expired": "过期",
   "degraded": "降级", "failovers": "故障转移", "preemptions": "抢占", "batches": "批次",

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from google.protobuf.duration_pb2 import Duration
 
 from batchyard.cli.views.events import recent
 from batchyard.cli.views.nodes import LIST_COLUMNS, node_document, node_row, state_word
 from batchyard.cli.views.plain import ms, plain
 from batchyard.cli.views.report import report_document
-from batchyard.v1 import node_service_pb2 as nodes
+from batchyard.cli.words import STATES_ZH
 from batchyard.v1 import report_pb2 as report
 from batchyard.v1 import types_pb2 as types
+from scheduler_service.core import condition
+from scheduler_service.core.outcomes import NodeAvailability, NodeHealth
 from tests.unit.cli.messages import busy_report, node, summary
 
+ROOT = Path(__file__).parents[3]
 REPORT_KEYS = [
     "report_name", "generate_time", "window_s", "queue_size", "oldest_wait_ms", "nodes", "logs",
     "totals", "window_totals", "diagnosis", "queues", "pools", "costs", "slowest", "tenants",
@@ -105,21 +110,25 @@ def test_state_is_lost_then_what_operators_set_then_the_health() -> None:
     assert state_word(None, None) == "unknown"
 
 
-def test_state_is_stalled_where_an_engine_hangs_and_none_is_about_to_serve() -> None:
-    stalled, starting = nodes.ENGINE_HEALTH_STALLED, nodes.ENGINE_HEALTH_STARTING
+def test_node_that_is_starting_is_shown_by_what_the_scheduler_says_of_it() -> None:
     hung = node("n1")
-    hung.report.engines[0].health = stalled
-    assert node_document(hung)["state"] == "healthy", "another engine of it serves"
     hung.health = hung.summary.health = report.NODE_HEALTH_STARTING
-    assert node_document(hung)["state"] == "stalled"
+    hung.summary.can_accept, hung.summary.cannot_accept_reason = False, "stalled"
+    assert node_document(hung)["state"] == node_row(hung.summary)["state"] == "stalled"
     assert node_document(hung)["health"] == "starting"
-    hung.availability = report.NODE_AVAILABILITY_CORDONED
-    assert node_document(hung)["state"] == "cordoned"
-    hung.availability = report.NODE_AVAILABILITY_ACTIVE
-    hung.report.engines.add(engine_id="e2", health=starting)
-    assert node_document(hung)["state"] == "starting"
-    hung.ClearField("report")
-    assert node_document(hung)["state"] == "starting"
+    hung.availability = hung.summary.availability = report.NODE_AVAILABILITY_CORDONED
+    assert node_document(hung)["state"] == node_row(hung.summary)["state"] == "cordoned"
+    well = summary("n2")
+    well.can_accept, well.cannot_accept_reason = False, "slots_full"
+    assert node_row(well)["state"] == "healthy"
+
+
+def test_every_state_of_a_node_has_a_word_in_chinese_and_on_the_page() -> None:
+    page = (ROOT / "scheduler_service/dashboard/static/words.js").read_text(encoding="utf-8")
+    words = {*condition.NOT_SERVING, *(each.name.lower() for each in NodeHealth)}
+    words |= {each.name.lower() for each in NodeAvailability} - {"active"}
+    assert words <= STATES_ZH.keys()
+    assert {word for word in words if f'"{word}": "{STATES_ZH[word]}"' not in page} == set()
 
 
 def test_unknown_enum_numbers_have_a_name_of_their_own() -> None:

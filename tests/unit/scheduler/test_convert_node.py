@@ -211,7 +211,8 @@ def test_handed_back_items_say_whether_they_finished() -> None:
         (pb.ENGINE_HEALTH_UNSPECIFIED, "", None),
         (pb.ENGINE_HEALTH_SERVING, "warm", None),
         (pb.ENGINE_HEALTH_STARTING, "", "starting"),
-        (pb.ENGINE_HEALTH_DOWN, "exit code 9", "exit code 9"),
+        (pb.ENGINE_HEALTH_STALLED, "is silent", "stalled"),
+        (pb.ENGINE_HEALTH_DOWN, "exit code 9", "down"),
         (99, "", "health 99"),
     ],
 )

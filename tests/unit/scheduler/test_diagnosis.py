@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.events import NodeCordoned, PoolPaused, SessionBroken
+from scheduler_service.core.events import (
+    NodeCordoned,
+    PoolPaused,
+    ReportReceived,
+    SessionBroken,
+)
 from scheduler_service.core.outcomes import EngineMode, Reason
 from scheduler_service.core.settings import AutoscaleSettings, CoreSettings, QueueSettings
 from scheduler_service.core.types import SECOND
@@ -53,6 +58,34 @@ async def test_spans_that_no_collector_took_are_told_as_long_as_it_goes_on() -> 
     await world.pass_time(5)
     assert found(world)["spans_lost"].variables == {"count": "10"}
     assert "spans_lost" not in found(world, seconds=3)
+
+
+async def test_nodes_whose_engines_do_not_answer_are_told_while_it_goes_on() -> None:
+    world = SmallWorld()
+    hung, off, loads = [await world.join(name) for name in ("hung", "off", "loads")]
+
+    async def report(word: str) -> None:
+        for node in (hung, off):
+            unhealthy = {"e0": word} if word else {}
+            await world.post(ReportReceived(node.node_id, node.epoch, 0, {}, unhealthy=unhealthy))
+
+    await world.post(
+        ReportReceived("loads", loads.epoch, 0, {}, unhealthy={"e0": "starting"}),
+        NodeCordoned("off", True),
+    )
+    await report("stalled")
+    await world.pass_time(9)
+    assert "engines_unwell" not in found(world)
+    await report("down")
+    await world.pass_time(2)
+    said = found(world)
+    assert said["engines_unwell"].variables == {
+        "count": "1", "nodes": "hung (down)", "node": "hung",
+    }  # fmt: skip
+    assert "idle" not in said
+    await report("")
+    await world.pass_time(1)
+    assert "engines_unwell" not in found(world)
 
 
 async def test_nothing_to_do_is_idle() -> None:

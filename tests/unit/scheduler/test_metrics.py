@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_service.config_security import TenantsSection
-from scheduler_service.core.events import SessionBroken
+from scheduler_service.core.events import ReportReceived, SessionBroken
 from scheduler_service.core.outcomes import Outcome, Reason
 from scheduler_service.core.types import SECOND
 from scheduler_service.report import histogram
@@ -98,6 +98,15 @@ async def test_a_lost_node_has_no_series() -> None:
     seen = scraped(world)
     nodes = {dict(labels)["node"] for _, labels in seen if "node" in dict(labels)}
     assert "n0" not in nodes
+
+
+async def test_node_whose_engine_hangs_is_not_counted_as_one_that_starts() -> None:
+    world = SmallWorld()
+    node = await world.join("n0")
+    await world.post(ReportReceived("n0", node.epoch, 0, {}, unhealthy={"e0": "stalled"}))
+    seen = scraped(world)
+    assert total(seen, "batchyard_node_health", node="n0", state="stalled") == 1
+    assert total(seen, "batchyard_node_health", node="n0") == 1
 
 
 async def test_waiting_requests_show_in_the_gauges_of_their_pool() -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from batchyard.v1 import scheduler_service_pb2, types_pb2
 from scheduler_service.core import CoreSettings, Scheduler
-from scheduler_service.core.events import CreditsGranted, NodeJoined, NodesHeard, SessionBroken
+from scheduler_service.core.events import (
+    CreditsGranted,
+    NodeCordoned,
+    NodeJoined,
+    NodesHeard,
+    ReportReceived,
+    SessionBroken,
+)
 from scheduler_service.core.outcomes import EngineMode
 from scheduler_service.core.types import SECOND, EngineSpec, ModelSpec, NodeSpec
 from scheduler_service.policies import build
@@ -57,10 +64,19 @@ def test_task_types_are_left_out_where_a_node_takes_all() -> None:
 
 
 def test_states_tell_who_can_serve() -> None:
-    core = core_with(node(ModelSpec("loading", active=False)), known=frozenset({"known"}))
+    core = core_with(
+        node(
+            ModelSpec("loading", active=False, word="loading"),
+            ModelSpec("broken", active=False, word="failed"),
+            ModelSpec("other", active=False),
+        ),
+        known=frozenset({"known"}),
+    )
     states = {info.model: (info.state, info.ready_nodes) for info in listed(core).models}
     assert states == {
         "loading": (types_pb2.MODEL_STATE_LOADING, 0),
+        "broken": (types_pb2.MODEL_STATE_FAILED, 0),
+        "other": (types_pb2.MODEL_STATE_AVAILABLE, 0),
         "known": (types_pb2.MODEL_STATE_AVAILABLE, 0),
     }
     gone = core_with(node(ModelSpec("m")))
@@ -68,6 +84,27 @@ def test_states_tell_who_can_serve() -> None:
     (info,) = listed(gone).models
     assert info.ready_nodes == 0
     assert info.state != types_pb2.MODEL_STATE_ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("starting", types_pb2.MODEL_STATE_LOADING),
+        ("stalled", types_pb2.MODEL_STATE_FAILED),
+        ("down", types_pb2.MODEL_STATE_FAILED),
+        ("", types_pb2.MODEL_STATE_ACTIVE),
+    ],
+)
+def test_model_of_an_engine_that_does_not_answer_does_not_load(
+    word: str, state: types_pb2.ModelState
+) -> None:
+    core = core_with(node(ModelSpec("m")))
+    unhealthy = {"e1": word} if word else {}
+    core.step(2 * SECOND, [ReportReceived("n1", 1, 0, {}, unhealthy=unhealthy)])
+    assert [info.state for info in listed(core).models] == [state]
+    core.step(3 * SECOND, [NodeCordoned("n1", True)])
+    if not word:
+        assert [info.state for info in listed(core).models] == [types_pb2.MODEL_STATE_AVAILABLE]
 
 
 def test_pages_follow_each_other_without_gap_or_repeat() -> None:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 OFFSET_S: Final = 0.5  # of clocks, from which on times of traces and events mislead
 REACH_S: Final = 2.0
+UNWELL_MAX: Final = 20  # nodes that are told of one by one
+_REMEDIES: Final = {
+    "suspect": "look at the network to its host, and whether its agent is stopped",
+    "ejected": "its agent's log has each error; it is tried again by itself",
+    "probation": "it proves itself again; nothing to do while that goes well",
+    "no_model": "batchyard models load",
+}
 _DISTURBING: Final = ("http_proxy", "https_proxy", "grpc_proxy")
 
 
@@ -97,6 +104,7 @@ def _nodes(nodes: list[Node]) -> Iterator[Document]:
         yield row("nodes", "failed", f"none of {len(nodes)} nodes works", fix)
     else:
         yield row("nodes", "ok", f"{len(ready)} of {len(nodes)} work")
+    yield from _unwell(nodes)
     for node in nodes:
         if node.HasField("clock_offset_us") and abs(node.clock_offset_us) > OFFSET_S * 1e6:
             says = f"{node.node_id}: {node.clock_offset_us / 1e6:+.3f} s from the scheduler's"
@@ -104,6 +112,27 @@ def _nodes(nodes: list[Node]) -> Iterator[Document]:
         if any(ledger.healed for ledger in node.ledgers):
             says = f"{node.node_id}: the books had to be corrected"
             yield row("ledgers", "warning", says, "`batchyard events list --type ledger_healed`")
+
+
+def _unwell(nodes: list[Node]) -> Iterator[Document]:
+    """Those that operators let work and that do not, or not wholly; of many the first."""
+    from batchyard.cli.views.nodes import node_document
+
+    shown = [document for document in map(node_document, nodes) if _is_unwell(document)]
+    for document in shown[:UNWELL_MAX]:
+        state, why = document["state"], document["state_reason"]
+        says = f"{document['node_id']} is {state}" + (f": {why}" if why else "")
+        fix = _REMEDIES.get(state, "on its host: batchyard doctor --agent, with its options")
+        yield row("nodes", "warning", says, fix)
+    if len(shown) > UNWELL_MAX:
+        says = f"{len(shown) - UNWELL_MAX} more are not well"
+        yield row("nodes", "warning", says, "batchyard nodes list")
+
+
+def _is_unwell(document: Document) -> bool:
+    if document["availability"] != "active" or document["state"] in ("loading", "lost"):
+        return False
+    return document["state"] != "healthy" or bool(document["state_reason"])
 
 
 def _diagnosis(report: Report) -> Iterator[Document]:

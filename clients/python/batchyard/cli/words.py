@@ -169,6 +169,10 @@ OUTCOMES_ZH = {
 STATES_ZH = {
     "healthy": "正常",
     "starting": "启动中",
+    "loading": "加载中",
+    "stalled": "无响应",
+    "down": "已停止",
+    "no_model": "无模型",
     "suspect": "可疑",
     "probation": "观察中",
     "ejected": "已剔除",

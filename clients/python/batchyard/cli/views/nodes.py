@@ -30,14 +30,17 @@ LIST_COLUMNS = (
 )
 
 
-def state_word(availability: str | None, health: str | None) -> str:
+def state_word(availability: str | None, health: str | None, why_not: str | None = None) -> str:
     """One word for both states: `lost`, but of a node that was drained before it left; else what
-    operators set, else the health.
+    operators set, else the health; of one that is `starting`, why it takes no work, by the
+    scheduler: `loading`, `stalled`, `down`, `no_model` say more.
     """
     if health == "lost" and availability != "drained":
         return "lost"
     if availability not in (None, "active"):
         return str(availability)
+    if health == "starting" and why_not:
+        return why_not
     return health or "unknown"
 
 
@@ -49,7 +52,7 @@ def node_row(summary: report.NodeSummary) -> Document:
         "node_id": row["node_id"],
         "model_name": models[0] if models else None,
         "models": models,
-        "state": state_word(row["availability"], row["health"]),
+        "state": state_word(row["availability"], row["health"], row["cannot_accept_reason"]),
         "availability": row["availability"],
         "health": row["health"],
         "running": row["running"],
@@ -75,8 +78,9 @@ def node_document(node: report.Node) -> Document:
     document = node_row(node.summary)
     document["node_id"] = node.node_id or document["node_id"]
     document["availability"], document["health"] = whole["availability"], whole["health"]
-    shown = "stalled" if _stalls(whole) else whole["health"]
-    document["state"] = state_word(whole["availability"], shown)
+    document["state"] = state_word(
+        whole["availability"], whole["health"], document["cannot_accept_reason"]
+    )
     document["state_reason"] = whole["state_reason"]
     for key in ("hostname", "address", "zone", "pool", "role"):
         document[key] = descriptor.get(key) or None
@@ -96,14 +100,6 @@ def node_document(node: report.Node) -> Document:
     document["clock_offset_ms"] = None if offset_us is None else offset_us / 1000
     document["drain"] = whole["drain"]
     return document
-
-
-def _stalls(whole: Document) -> bool:
-    """Whether no engine works, none is about to, and one hangs, by the last report: `starting`
-    alone is also said of a node whose engines worked before.
-    """
-    healths = {load["health"] for load in (whole["report"] or {}).get("engines", [])}
-    return whole["health"] == "starting" and "stalled" in healths and "starting" not in healths
 
 
 def _waiting(loads: list[Document]) -> int | None:
