@@ -7,22 +7,13 @@ It is the reference for tests and benchmarks. Two modes:
     continuous   items join and leave; each takes
                  latency + latency_per_item + latency_per_token * its output
 
-Theory of operation. Groups wait in arrival order: a batch (static), or one item (continuous).
-A group that fits is started: its runs get their times, and each goes into the agenda, a heap by
-the time of its next event (a token of a streamed item, or its end). Everything happens in `_turn`,
-on one alarm for the earliest event, or at once when something was submitted or cancelled: where
-nothing takes time, one turn answers all that was submitted before it. The sink is called from turns
-only, never inside `submit` or `cancel`; what it submits waits for the next turn. That counts from
-the event that it answers: the alarm is late, an engine is not.
+What happens when is decided in `simulated_turns.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections import deque
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,17 +26,13 @@ from node_agent.engines.interface import (
     Item,
     Load,
     ModelRefused,
-    Result,
     Sink,
 )
-from node_agent.engines.simulated_clock import EngineClock
 from node_agent.engines.simulated_descriptor import describe, profile
-from node_agent.engines.simulated_directives import Fate
 from node_agent.engines.simulated_options import SimulatedModel, SimulatedOptions
 from node_agent.engines.simulated_plan import plan_item
-from node_agent.engines.simulated_run import Group, Run
-
-CRASH_EXIT_STATUS = 70
+from node_agent.engines.simulated_run import Run
+from node_agent.engines.simulated_turns import Turns
 
 _MODEL_STATES = {
     node_service_pb2.ENGINE_HEALTH_STARTING: types_pb2.MODEL_STATE_LOADING,
@@ -64,45 +51,32 @@ class SimulatedEngine:
         self._loading: dict[str, SimulatedModel] = {}
         self._profile = profile(options)
         self._health = node_service_pb2.ENGINE_HEALTH_STARTING
-        self._clock = EngineClock(self._turn, exact=options.mode == "static")
-        self._runs: dict[int, Run] = {}  # all that are held, by dispatch id
-        self._incoming: list[Group] = []
-        self._waiting: deque[Group] = deque()
-        self._agenda: list[tuple[float, int, Run]] = []
-        self._outbox: list[tuple[int, Result]] = []  # ends to report in the next turn
-        self._held_inputs = 0
-        self._running_inputs = 0
-        self._running_groups = 0
-        self._freed_at = 0.0  # when a slot last came back, by the engine's clock
-        self._late_s = 0.0  # how late the event is that the present turn lets happen
-        self._finished_items = 0
-        self._agenda_count = 0
-        self._empty: asyncio.Event | None = None
+        self._turns = Turns(options)
 
     def describe(self) -> node_service_pb2.EngineDescriptor:
         models = {**self._models, **self._loading}
         return describe(self._engine_id, self._options, models.values())
 
     def load(self) -> Load:
+        turns = self._turns
         load = Load(
             health=self._health,
-            running=self._running_inputs,
-            waiting=self._held_inputs - self._running_inputs,
+            running=turns.running_inputs,
+            waiting=turns.held_inputs - turns.running_inputs,
             model_states=dict.fromkeys(self._models, _MODEL_STATES[self._health]),
             profiles=dict.fromkeys(self._models, self._profile) if self._profile else {},
         )
-        unread = (run for run in self._runs.values() if run.started_at is None)
-        load.prefill_backlog_tokens = sum(run.plan.input_tokens for run in unread)
+        load.prefill_backlog_tokens = turns.unread_tokens()
         load.model_states.update(dict.fromkeys(self._loading, types_pb2.MODEL_STATE_LOADING))
-        if self._clock.is_stalled:
+        if turns.clock.is_stalled:
             load.health = node_service_pb2.ENGINE_HEALTH_STALLED
             load.message = "stalled on order"
         if self._options.kv_capacity_tokens:
-            load.kv_utilization = min(1.0, self._kv_tokens() / self._options.kv_capacity_tokens)
+            load.kv_utilization = min(1.0, turns.kv_tokens() / self._options.kv_capacity_tokens)
         return load
 
     async def start(self, sink: Sink) -> None:
-        self._clock.start()
+        self._turns.start(sink)
         self._sink = sink
         if self._options.warm_up:
             await asyncio.sleep(self._options.warm_up)
@@ -117,38 +91,28 @@ class SimulatedEngine:
         if self._health == node_service_pb2.ENGINE_HEALTH_DOWN:
             return
         self._health = node_service_pb2.ENGINE_HEALTH_DOWN
-        if self._runs and grace_s > 0:
-            self._empty = asyncio.Event()
-            await wait_within(self._empty, grace_s)
-        for run in list(self._runs.values()):
-            self._end(run, self._clock.now())
-            self._report(run, _unavailable("the engine was stopped"))
-        self._clock.close()
-        self._flush()
+        if self._turns.runs and grace_s > 0:
+            self._turns.emptied = asyncio.Event()
+            await wait_within(self._turns.emptied, grace_s)
+        self._turns.close(_unavailable("the engine was stopped"))
 
     def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
-        now = self._clock.now() - self._late_s
+        turns = self._turns
+        now = turns.arrival()
         runs: list[Run] = []
         for item in items:
             if self._health != node_service_pb2.ENGINE_HEALTH_SERVING:
-                self._refuse(item, _unavailable("the engine does not serve", refused=True))
+                turns.refuse(item, _unavailable("the engine does not serve", refused=True))
                 continue
             plan = plan_item(item, self._options, self._models)
             if isinstance(plan, EngineError):
-                self._refuse(item, plan)
+                turns.refuse(item, plan)
             else:
                 runs.append(Run(item, plan, now))
-        for group in self._groups(runs, atomic):
-            self._admit(group)
-        self._clock.ring_soon()
+        turns.admit(runs, atomic)
 
     def cancel(self, dispatch_id: int, reason: types_pb2.ErrorReason) -> None:
-        run = self._runs.get(dispatch_id)
-        if run is None:
-            return
-        self._end(run, self._clock.now())
-        self._report(run, EngineError(reason=reason, message="cancelled"), cut=True)
-        self._clock.ring_soon()
+        self._turns.cancel(dispatch_id, reason)
 
     async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
         """Pretend to load it, for `load_time`. Options are those of a configured model."""
@@ -181,222 +145,16 @@ class SimulatedEngine:
 
     def stall(self) -> None:
         """Become an engine that accepts and never answers. Its clock stands still."""
-        if not self._clock.is_stalled:
-            self._clock.stall()
+        if not self._turns.clock.is_stalled:
+            self._turns.clock.stall()
             self._sink.changed()
 
     def go_on(self) -> None:
         """End a stall; what was running goes on where it was."""
-        if self._clock.is_stalled:
-            self._clock.go_on()
+        if self._turns.clock.is_stalled:
+            self._turns.clock.go_on()
             self._sink.changed()
-            self._clock.ring_soon()
-
-    def _groups(self, runs: list[Run], atomic: bool) -> list[Group]:
-        if self._options.mode == "continuous":
-            return [Group([run]) for run in runs]
-        if atomic:
-            return [Group(runs)] if runs else []
-        groups: list[Group] = []
-        for run in runs:
-            last = groups[-1] if groups else None
-            if (
-                last is not None
-                and last.runs[0].item.model == run.item.model
-                and last.inputs + run.plan.inputs <= self._options.batch_limit
-            ):
-                last.add(run)
-            else:
-                groups.append(Group([run]))
-        return groups
-
-    def _admit(self, group: Group) -> None:
-        room = self._options.slots + self._options.look_ahead - self._held_inputs
-        limit = self._options.batch_limit
-        if group.inputs > room or group.inputs > limit:
-            message = f"{group.inputs} inputs came; there is room for {max(0, min(room, limit))}"
-            for run in group.runs:
-                busy = EngineError(
-                    reason=types_pb2.ERROR_REASON_ENGINE_BUSY, message=message, refused=True
-                )
-                self._refuse(run.item, busy)
-            return
-        self._held_inputs += group.inputs
-        for run in group.runs:
-            self._runs[run.item.dispatch_id] = run
-        self._incoming.append(group)
-
-    def _turn(self) -> None:
-        """Report what ended, start what fits, and let happen all that is due by now."""
-        self._waiting.extend(self._incoming)
-        self._incoming.clear()
-        with self._sink.together():
-            self._flush()
-        if not self._clock.is_stalled:
-            now = self._clock.now()
-            if self._free(now):
-                self._clock.ring_soon()
-                return
-            while self._start(now) or self._advance(now):
-                pass
-            self._late_s = 0.0
-        self._turn_later()
-
-    def _free(self, now: float) -> bool:
-        """Tell, a turn of the loop ahead of its results, that a batch has ended, if one has."""
-        agenda = self._agenda
-        if not agenda or agenda[0][0] > now or self._options.mode != "static":
-            return False
-        group = agenda[0][2].group
-        assert group is not None
-        if group.freed or not group.runs or not all(run.ends_by(now) for run in group.runs):
-            return False
-        group.freed = True
-        self._held_inputs -= group.inputs
-        self._running_inputs -= group.inputs
-        self._running_groups -= 1
-        self._freed_at = agenda[0][0]
-        self._late_s = now - self._freed_at
-        self._sink.freed([run.item.dispatch_id for run in group.runs])
-        self._late_s = 0.0
-        return True
-
-    def _start(self, now: float) -> bool:
-        """Start what fits, in line; tell whether there was anything to do."""
-        started: list[Run] = []
-        with self._sink.together():
-            while group := self._next_group():
-                self._begin(group, now)
-                started += group.runs
-        with self._sink.together():
-            for run in started:
-                self._follow(run, now)
-        return bool(started)
-
-    def _next_group(self) -> Group | None:
-        """Take the oldest waiting group out of the line, if it fits."""
-        while self._waiting and not self._waiting[0].runs:
-            self._waiting.popleft()  # all its runs were cancelled
-        if not self._waiting or not self._fits(self._waiting[0]):
-            return None
-        return self._waiting.popleft()
-
-    def _begin(self, group: Group, now: float) -> None:
-        # What waited starts when the slot came free: the alarm's lateness is not the engine's.
-        group.start(min(now, max(group.runs[-1].submitted_at, self._freed_at)), self._options)
-        self._running_groups += 1
-        self._running_inputs += group.inputs
-        count = group.inputs if self._options.mode == "static" else self._running_inputs
-        for run in group.runs:
-            self._sink.running(run.item.dispatch_id, count)
-
-    def _fits(self, group: Group) -> bool:
-        if self._options.mode == "static":
-            return self._running_groups < self._options.slots // self._options.batch_limit
-        return self._running_inputs + group.inputs <= self._options.slots
-
-    def _advance(self, now: float) -> bool:
-        """Let the earliest events happen, if they are due; tell whether there were any."""
-        agenda = self._agenda
-        if not agenda or agenda[0][0] > now:
-            return False
-        at = agenda[0][0]
-        self._late_s = now - at
-        with self._sink.together():
-            while agenda and agenda[0][0] == at:
-                self._follow(heappop(agenda)[2], now)
-        return True
-
-    def _follow(self, run: Run, now: float) -> None:
-        """Let happen what of `run` is due, and put its next event into the agenda."""
-        if run.item.dispatch_id not in self._runs:
-            return  # cancelled meanwhile
-        if run.item.stream:
-            self._show(run, run.tokens_at(now))
-            if run.item.dispatch_id not in self._runs:
-                return
-        if run.final_at <= now:
-            self._meet_fate(run, now)
-            return
-        self._agenda_count += 1
-        heappush(self._agenda, (run.next_at(), self._agenda_count, run))
-
-    def _show(self, run: Run, count: int) -> None:
-        """Send the tokens up to `count` that were not sent yet."""
-        dispatch_id, plan = run.item.dispatch_id, run.plan
-        step = self._options.tokens_per_delta or count
-        while run.shown < count and dispatch_id in self._runs:
-            start = run.shown
-            run.shown = end = min(count, start + step)
-            for choice in range(len(plan.texts)):
-                text = plan.written(choice, start, end)
-                if text:
-                    self._sink.delta(dispatch_id, choice, 0, text, end - start)
-
-    def _meet_fate(self, run: Run, now: float) -> None:
-        if run.plan.fate is Fate.STALL:
-            return
-        if run.plan.fate is Fate.CRASH:
-            os._exit(CRASH_EXIT_STATUS)
-        self._end(run, run.final_at)
-        failed = run.plan.fate is Fate.FAIL
-        self._sink.finished(run.item.dispatch_id, run.result(now, _failure() if failed else None))
-        self._finished_items += 1
-        if self._finished_items == self._options.crash_after_items:
-            os._exit(CRASH_EXIT_STATUS)
-
-    def _end(self, run: Run, at: float) -> None:
-        """Forget a run and free what it held, unless its batch was freed as a whole."""
-        del self._runs[run.item.dispatch_id]
-        group = run.group
-        assert group is not None
-        group.drop(run)
-        if not group.freed:
-            self._give_back(run, group, at)
-        if not self._runs and self._empty is not None:
-            self._empty.set()
-
-    def _give_back(self, run: Run, group: Group, at: float) -> None:
-        self._held_inputs -= run.plan.inputs
-        if run.started_at is not None:
-            self._running_inputs -= run.plan.inputs
-            self._freed_at = at
-            if not group.runs:
-                self._running_groups -= 1
-
-    def _refuse(self, item: Item, error: EngineError) -> None:
-        result = Result(finish_reason=types_pb2.FINISH_REASON_ERROR, error=error)
-        self._outbox.append((item.dispatch_id, result))
-
-    def _report(self, run: Run, error: EngineError, *, cut: bool = False) -> None:
-        result = run.result(self._clock.now(), error, cut=cut)
-        self._outbox.append((run.item.dispatch_id, result))
-
-    def _flush(self) -> None:
-        ended, self._outbox = self._outbox, []
-        for dispatch_id, result in ended:
-            self._sink.finished(dispatch_id, result)
-
-    def _turn_later(self) -> None:
-        """Set the alarm for the earliest event, unless nothing runs."""
-        if len(self._agenda) > 2 * len(self._runs) + 64:  # mostly cancelled ones
-            self._agenda = [e for e in self._agenda if e[2].item.dispatch_id in self._runs]
-            heapify(self._agenda)
-        if self._agenda and self._runs and not self._clock.is_stalled:
-            self._clock.ring_at(self._agenda[0][0])
-
-    def _kv_tokens(self) -> int:
-        now = self._clock.now()
-        started = (run for run in self._runs.values() if run.started_at is not None)
-        return sum(run.plan.input_tokens + run.tokens_at(now) for run in started)
-
-
-def _failure() -> EngineError:
-    return EngineError(
-        reason=types_pb2.ERROR_REASON_ENGINE_ERROR,
-        message="the simulated engine failed this item",
-        metadata={"engineStatus": "simulated"},
-    )
+            self._turns.clock.ring_soon()
 
 
 def _unavailable(message: str, *, refused: bool = False) -> EngineError:

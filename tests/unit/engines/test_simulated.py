@@ -13,8 +13,9 @@ import pytest
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
 from node_agent.engines.interface import EngineStartError, Result
 from node_agent.engines.registry import build_engine
-from node_agent.engines.simulated import CRASH_EXIT_STATUS, SimulatedEngine
+from node_agent.engines.simulated import SimulatedEngine
 from node_agent.engines.simulated_text import check_text, is_seamless, nonce_of
+from node_agent.engines.simulated_turns import CRASH_EXIT_STATUS
 from tests.unit.engines.recording_sink import Bench, joined, serving
 
 STALLED = node_service_pb2.ENGINE_HEALTH_STALLED
@@ -261,7 +262,7 @@ async def test_an_answer_to_an_end_comes_when_the_item_ended(
         running, finished = bench.sink.running, bench.sink.finished
 
         def note(dispatch_id: int, batch_size: int) -> None:
-            started_at = bench.engine._runs[dispatch_id].started_at
+            started_at = bench.engine._turns.runs[dispatch_id].started_at
             assert started_at is not None
             starts.append(started_at)
             running(dispatch_id, batch_size)
