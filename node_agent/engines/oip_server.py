@@ -1,7 +1,8 @@
 """Which models does the server have, and are they ready? Asked on a fixed beat, over one channel.
 
 A server is there once it says so; a model serves once its own readiness says so, for servers are
-ready long before their models. Not to be reached is DOWN, and asked again.
+ready long before their models. Not to be reached, or to let nothing in,
+is DOWN, and asked again.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class OipServer:
         self.denied = model if words else None
         if words:
             text = "lets no request of this agent in; allow it there, by its address or in its gate"
-            self._set_health(STARTING, f"{self._options.address} {text} ({words})")
+            self._set_health(DOWN, f"{self._options.address} {text} ({words})")
         return not words
 
     async def look(self) -> bool:

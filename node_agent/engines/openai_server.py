@@ -4,7 +4,8 @@
        ^                          |                                    | a child: killed
        +------- found again ------+--- connection refused, child gone -+--> DOWN
 
-It serves from its first true answer on, not from its open port. An attached server may come, go and
+It serves from its first true answer on, not from its open port; one that refuses the agent's key is
+DOWN as well. An attached server may come, go and
 come back as another: it is asked anew what it is each time.
 """
 

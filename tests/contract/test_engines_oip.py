@@ -160,7 +160,7 @@ async def test_server_that_lets_nothing_in_gets_nothing_until_it_does(
     asked = len(server.requests)
     await bench.sink.until(lambda: len(server.requests) > asked + 1)  # by looks
     load = bench.engine.load()
-    assert load.health == node_service_pb2.ENGINE_HEALTH_STARTING
+    assert load.health == node_service_pb2.ENGINE_HEALTH_DOWN
     assert "allow it there" in load.message
     assert details in load.message
     error = (await bench.run(numbers(bench, 1))).error
