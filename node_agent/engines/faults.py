@@ -23,6 +23,11 @@ _TOO_LONG = re.compile(
     r"|must be <= \d+\. Given",
     re.IGNORECASE,
 )
+# What llama.cpp's server answers 500 to, though the request is wrong (a raw body, mostly).
+_CALLERS_500 = re.compile(
+    r"Failed to parse (messages|tools):|Unknown reasoning format:|Cannot use both \w+ and"
+)
+_NO_SUCH_INPUT = re.compile(r"(image|audio|video) input is not supported")
 _OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory|CUDA OOM", re.IGNORECASE)
 _FULL = re.compile(r"busy|full|queue|overload|capacity|too many|no slot", re.IGNORECASE)
 _BODY_SHOWN = 500  # characters of a foreign error in our message
@@ -116,11 +121,11 @@ def from_response(
         return _too_long(fault, message, input_field)
     if status == 404:
         return _not_found(fault, message, engine)
-    if status in _INVALID:
+    if status in _INVALID or (status == 500 and _CALLERS_500.match(message)):
         return EngineError(
             reason=types_pb2.ERROR_REASON_INVALID_ARGUMENT, message=message, field="request"
         )
-    if status == 501:
+    if status == 501 or (status == 500 and _NO_SUCH_INPUT.match(message)):
         return unsupported("", "engine", f"{engine} cannot do this: {message}").error
     if status in DENIED:
         return denied(f"{engine} answered {status}", message)

@@ -144,6 +144,33 @@ async def test_fifty_faults_of_callers_leave_the_engine_serving(server: HostileS
         assert (await bench.run(bench.item())).error is None
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"messages": [{"content": "who?"}]}, types_pb2.ERROR_REASON_INVALID_ARGUMENT),
+        ({"tools": [{"type": "web"}]}, types_pb2.ERROR_REASON_INVALID_ARGUMENT),
+        ({"reasoning_format": "odd"}, types_pb2.ERROR_REASON_INVALID_ARGUMENT),
+        ({"grammar": 'root ::= "a"', "json_schema": {}}, types_pb2.ERROR_REASON_INVALID_ARGUMENT),
+        ({"image": "data:image/png;base64,AAAA"}, types_pb2.ERROR_REASON_UNSUPPORTED_FEATURE),
+    ],
+)
+async def test_what_llamacpp_answers_500_to_is_the_callers_fault(
+    llamacpp_url: str, body: dict[str, Any], reason: types_pb2.ErrorReason
+) -> None:
+    """Behaviour 59: a raw body that its server cannot read counts against no node."""
+    content: Any = "go"
+    if "image" in body:
+        content = [{"type": "image_url", "image_url": {"url": body["image"]}}]
+    whole = {"messages": [{"role": "user", "content": content}], **body}
+    request = inference_pb2.InferenceRequest()
+    request.raw.content_type = "application/json; api=openai.chat.v1"
+    request.raw.data = json.dumps(whole).encode()
+    async with serving(engine(llamacpp_url), "m") as bench:
+        error = (await bench.run(bench.item(request=request))).error
+        assert error is not None
+        assert error.reason == reason, error.message
+
+
 async def test_engine_that_hangs_is_taken_out_and_comes_back_by_a_trial(
     server: HostileServer,
 ) -> None:
