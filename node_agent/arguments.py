@@ -82,7 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--engine-option", dest="engines", action=_AddOption, metavar="KEY=VALUE",
         help="option of the --engine before it (also `id`); the value is YAML")  # fmt: skip
     add("--url", dest="engines", action=_AddUrl, metavar="URL",
-        help="where the --engine before it is reached, as http://127.0.0.1:8000")  # fmt: skip
+        help="where the --engine before it is reached, as http://127.0.0.1:8000; without one, "
+        "an OpenAI-compatible server (openai); may be repeated")  # fmt: skip
     add("--pool", dest="to_pool", metavar="POOL", help="pool that the operator assigns")
     add("--role", dest="to_role", choices=("primary", "backup"), help="default: primary")
     add("--zone", dest="to_zone", metavar="ZONE", help="failure zone")
@@ -144,9 +145,11 @@ class _AddOption(argparse.Action):
 
 class _AddUrl(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        del parser, option_string
         engines = getattr(namespace, self.dest)
-        if not engines:
-            parser.error(f"{option_string} belongs after an --engine")
+        if not engines or "url" in engines[-1]:  # nothing but a URL is needed
+            engines = [*engines, {"kind": "openai"}]
+            setattr(namespace, self.dest, engines)
         engines[-1]["url"] = values
 
 

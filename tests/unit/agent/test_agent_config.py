@@ -241,6 +241,18 @@ def test_flags_become_keys_of_the_file() -> None:
     }
 
 
+def test_a_url_is_enough_for_an_engine() -> None:
+    """Each further one is another; after an --engine of its own kind it belongs to that."""
+    first, second, third = ({"url": f"http://127.0.0.1:{port}"} for port in (1, 2, 3))
+    words = [word for engine in (first, second) for word in ("--url", engine["url"])]
+    parsed = arguments.parse([*words, "--engine", "vllm", "--url", third["url"]])
+    assert parsed.flags["engines"] == [
+        {"kind": "openai", **first},
+        {"kind": "openai", **second},
+        {"kind": "vllm", **third},
+    ]
+
+
 def test_no_flags_set_nothing() -> None:
     parsed = arguments.parse([])
     assert (parsed.config, parsed.flags, parsed.check) == (None, {}, False)
