@@ -179,7 +179,8 @@ class Finder:
         public = {theirs: ours for ours, theirs in chosen.items()}
         rows = [row for row in listed if not public or row["id"] in public]
         names = {row["id"]: public.get(row["id"], row["id"]) for row in rows}
-        return {names[row["id"]]: _model(row, names, served) for row in rows}
+        told = {row["id"]: amount(row.get("max_model_len")) for row in listed}
+        return {names[row["id"]]: _model(row, names, told, served) for row in rows}
 
 
 def _first_body(path: str, model: ServedModel) -> dict[str, Any]:
@@ -193,10 +194,14 @@ def _first_body(path: str, model: ServedModel) -> dict[str, Any]:
     return {"model": name, "messages": [turn], "max_tokens": 1}
 
 
-def _model(row: dict[str, Any], names: dict[str, str], served: Served) -> ServedModel:
+def _model(
+    row: dict[str, Any], names: dict[str, str], contexts: dict[str, int | None], served: Served
+) -> ServedModel:
     parent = row.get("parent")
     base = names.get(parent, parent) if is_name(parent) and parent != row["id"] else ""
-    context = served.options.context_length or amount(row.get("max_model_len"))
+    context = served.options.context_length or contexts[row["id"]]
+    if not context and base:  # vLLM tells none of an adapter, which has its base's
+        context = contexts.get(str(parent))
     return ServedModel(
         name=names[row["id"]],
         engine_name=row["id"],

@@ -255,11 +255,13 @@ async def test_slow_start_is_waited_for_and_told(server: HostileServer) -> None:
 
 
 async def test_adapters_are_found_while_it_runs_and_share_its_slots(server: HostileServer) -> None:
+    """As vLLM lists them: what fits into an adapter's context is only told of its base."""
     async with serving(engine(server.url, slots=2), "m") as bench:
-        server.models.append({"id": "lora", "parent": "m", "max_model_len": 4096})
+        server.models.append({"id": "lora", "parent": "m", "max_model_len": None})
         await bench.sink.until(lambda: len(bench.engine.describe().models) == 2)
         adapter = bench.engine.describe().models[1]
         assert (adapter.model, adapter.base_model) == ("lora", "m")
+        assert adapter.context_length == 4096
         active = types_pb2.MODEL_STATE_ACTIVE
         await bench.sink.until(lambda: bench.engine.load().model_states["lora"] == active)
         items = [bench.item("silent") for _ in range(3)]
