@@ -108,6 +108,15 @@ def broken(message: str, status: str) -> ItemFailed:
     )
 
 
+def stalled(which: str, limit_s: float) -> EngineError:
+    """Return the error of an item whose engine said nothing for longer than a limit."""
+    return EngineError(
+        reason=types_pb2.ERROR_REASON_ENGINE_STALLED,
+        message=f"the engine said nothing for {limit_s:g} s ({which})",
+        metadata={"limit": f"{limit_s:g}s"},
+    )
+
+
 def from_response(
     status: int, body: str, input_field: str, *, engine: str = "llama.cpp"
 ) -> EngineError:

@@ -8,7 +8,7 @@ rows back. A decoupled model answers through a stream, as often as it likes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from node_agent.engines.faults import (
     ItemFailed,
     busy,
     invalid,
+    stalled,
     unavailable,
     unknown_model,
     unsupported,
@@ -296,9 +297,9 @@ class OipEngine(ItemwiseEngine[_Part]):
         """Every answer of a decoupled model: text as it comes, tensors as outputs."""
         request = _request(call)
         request.parameters["triton_enable_empty_final_response"].bool_param = True
-        stream = self._server.stream(iter([request]), self._limit)
+        stream = self._server.stream(iter([request]), None)
         try:
-            async for message in stream:
+            async for message in self._answers(stream):
                 if message.error_message:
                     raise ItemFailed(from_status("INTERNAL", message.error_message))
                 response = message.infer_response
@@ -309,6 +310,24 @@ class OipEngine(ItemwiseEngine[_Part]):
                     return
         finally:
             stream.cancel()
+
+    async def _answers(self, stream: Any) -> AsyncIterator[Any]:
+        """What comes of a stream.
+
+        Raises:
+            ItemFailed: nothing came for too long (ENGINE_STALLED).
+        """
+        limit_s, which = self._options.first_token_timeout, "first_token_timeout"
+        while True:
+            try:
+                async with asyncio.timeout(limit_s or None):
+                    message = await stream.read()
+            except TimeoutError as error:
+                raise ItemFailed(stalled(which, limit_s)) from error
+            if message is grpc.aio.EOF:
+                return
+            limit_s, which = self._options.idle_timeout, "idle_timeout"
+            yield message
 
     def _take(
         self, work: Work[_Part], model: OipModel, answer: _Answer, tensors: list[Tensor]
@@ -331,8 +350,8 @@ class OipEngine(ItemwiseEngine[_Part]):
 
     @property
     def _limit(self) -> float | None:
-        """Of a call, in seconds. The deadline of an item is not the engine's: the scheduler cancels
-        what is over.
+        """Of a call that is answered once, in seconds. The deadline of an item is not the
+        engine's: the scheduler cancels what is over.
         """
         return self._options.call_timeout or None
 

@@ -35,4 +35,8 @@ class OipOptions(BaseModel):
     poll_interval: PositiveDurationS = 1.0
     """Between two looks at the readiness of its models."""
     call_timeout: DurationS = 300.0
-    """For one call; then its items fail with ENGINE_STALLED. 0: no limit."""
+    """For a call that is answered once; then its items fail with ENGINE_STALLED. 0: no limit."""
+    first_token_timeout: DurationS = 120.0
+    """Of a decoupled model: from the call to its first answer; then ENGINE_STALLED. 0: no limit."""
+    idle_timeout: DurationS = 60.0
+    """Of a decoupled model: between two answers; 0: no limit. All of them may take any time."""

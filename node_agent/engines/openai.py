@@ -19,6 +19,7 @@ from node_agent.engines.faults import (
     broken,
     busy,
     from_response,
+    stalled,
     unavailable,
     unknown_model,
 )
@@ -32,7 +33,7 @@ from node_agent.engines.openai_served import ServedModel
 from node_agent.engines.openai_server import DOWN, SERVING, OpenaiServer
 from node_agent.engines.openai_traits import below
 from node_agent.engines.openai_whole import MAX_BODY_BYTES, WholeAnswer
-from node_agent.engines.server_sent_events import read_events, stalled
+from node_agent.engines.server_sent_events import read_events
 from node_agent.engines.slot_guess import SlotGuess
 from node_agent.engines.told_values import SLOTS_MAX
 from node_agent.engines.works import Work, Works

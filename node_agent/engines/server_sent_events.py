@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 
 from batchyard.v1 import types_pb2
-from node_agent.engines.faults import ItemFailed
+from node_agent.engines.faults import ItemFailed, stalled
 from node_agent.engines.interface import EngineError
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024  # no sound server sends a larger one; memory is not for sale
@@ -78,12 +78,3 @@ async def read_events(
             due = loop.time() + limit_s if limit_s else None
         for data in events:
             yield data
-
-
-def stalled(which: str, limit_s: float) -> EngineError:
-    """Return the error of an item whose engine said nothing for longer than a limit."""
-    return EngineError(
-        reason=types_pb2.ERROR_REASON_ENGINE_STALLED,
-        message=f"the engine said nothing for {limit_s:g} s ({which})",
-        metadata={"limit": f"{limit_s:g}s"},
-    )

@@ -84,6 +84,23 @@ async def test_decoupled_text_streams(bench: Bench) -> None:
     assert result.outputs[0].text == "somewordshere"
 
 
+async def test_first_answer_and_pauses_of_a_stream_have_limits_of_their_own(
+    server: OipServerDouble,
+) -> None:
+    """Behaviour 23: together its answers take longer than any of the limits."""
+    limits = {"call_timeout": "20ms", "first_token_timeout": "900ms", "idle_timeout": "500ms"}
+    options = {"address": server.address, "poll_interval": "20ms", **limits}
+    async with serving(build_engine(engine_id="e", kind="oip", options=options), "words") as bench:
+        long = await bench.run(bench.item("word " * 60))
+        assert long.error is None
+        for prompt, limit in (("wait", "0.9s"), ("some wait", "0.5s")):
+            result = await bench.run(bench.item(prompt))
+            assert result.error is not None
+            assert result.error.reason == types_pb2.ERROR_REASON_ENGINE_STALLED
+            assert result.error.metadata == {"limit": limit}
+        assert result.outputs[0].text == "some"
+
+
 async def test_cancel_of_the_last_member_ends_the_call(
     server: OipServerDouble, bench: Bench
 ) -> None:

@@ -133,9 +133,9 @@ class OipServerDouble:
             words = request.raw_input_contents[0][4:].split(b" ")
             if words == [b"refuse"]:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "will not write it")
-            if words[0] == b"wait":
-                await asyncio.Event().wait()  # until it is cancelled
             for word in words:
+                if word == b"wait":
+                    await asyncio.Event().wait()  # until it is cancelled
                 await asyncio.sleep(WORD_S)
                 message = MESSAGES["StreamResponse"]()
                 message.infer_response.outputs.add(name="text_output", datatype="BYTES", shape=[1])
