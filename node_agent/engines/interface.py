@@ -1,8 +1,8 @@
 """What must an engine be able to do, and what does it tell the agent?
 
-One engine is a group of slots that its models share (`decisions.md` 5 of the design; the wire twin
-is `EngineDescriptor`). Engines live on the agent's event loop and talk back through a `Sink`, by
-plain calls, never by a task or an iterator per item.
+One engine is a group of slots that its models share (the wire twin is `EngineDescriptor`). Engines
+live on the agent's event loop and talk back through a `Sink`, by plain calls, never by a task
+or an iterator per item.
 
 Rules, held by `tests/contract/test_engines.py` for every engine:
 
