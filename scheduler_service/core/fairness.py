@@ -49,16 +49,18 @@ SLACK: Final = 64  # stale entries that a heap may hold beside as many as live o
 _Turn = tuple[Instant, int, int, int, Request]
 
 
-def assess(request: Request, estimate: ServiceEstimate) -> None:
+def assess(request: Request, estimate: ServiceEstimate, yardstick: ServiceEstimate) -> None:
     """Note what it will probably cost, and when it must start to meet its deadline.
 
-    In tokens, output counting double; in expected milliseconds where nothing is known of tokens.
+    The cost is in tokens, output counting double; in expected milliseconds where nothing is known
+    of tokens. `yardstick`: what was expected when the first of those who wait came. By another for
+    each, like requests with like deadlines would pass each other whenever an estimate grows.
     """
     output = request.output_tokens
     cost = request.prompt + OUTPUT_WEIGHT * (output or int(estimate.tokens))
     request.cost = cost or max(1, estimate.mean // MILLISECOND)
     if request.deadline < NEVER:
-        request.latest_start = request.deadline - estimate.expect(output)
+        request.latest_start = (request.due or request.deadline) - yardstick.expect(output)
 
 
 def actual_cost(request: Request, input_tokens: int, output_tokens: int, took: Duration) -> int:

@@ -199,7 +199,9 @@ def enter_queue(state: State, request: Request, *, returning: bool = False) -> N
     if returning and not pool.live and degrade(state, request, "no_capacity"):
         pool = state.pools[request.served_model]
     if not request.cost:
-        fairness.assess(request, pool.estimate)
+        if request.deadline < NEVER and not pool.queue.interactive:
+            pool.yardstick.copy(pool.estimate)
+        fairness.assess(request, pool.estimate, pool.yardstick)
     request.in_queue = True
     if pool.has_static and not returning:
         pool.arrivals.add(state.now, request.inputs)

@@ -93,6 +93,7 @@ class Pool:
     overload: Overload = field(default_factory=Overload)
     spread: LoadSpread = field(default_factory=LoadSpread)
     estimate: ServiceEstimate = field(default_factory=ServiceEstimate)
+    yardstick: ServiceEstimate = field(default_factory=ServiceEstimate)  # of when nobody waited
     scale: ScaleState = field(default_factory=ScaleState)
     demand: Demand = field(default_factory=Demand)
     dead_since: Instant = -NEVER  # when its last live node went; -NEVER: none was ever there

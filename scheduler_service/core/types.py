@@ -92,6 +92,7 @@ class Request:
     context: Any = None  # the edge's own; opaque here
     trace_id: str = ""  # of a sampled request, for those who look at it later
     former_deaths: tuple[str, ...] = ()  # nodes that died with it, in an earlier life of it
+    due: Instant = 0  # what its order takes for the deadline; 0: the deadline
 
     # Where it is. Written by the core only.
     state: RequestState = RequestState.QUEUED
@@ -274,6 +275,10 @@ class ServiceEstimate:
             self.mean += (duration - self.mean) >> 3
             self.tokens += (tokens - self.tokens) / 8
         self.samples += 1
+
+    def copy(self, other: ServiceEstimate) -> None:
+        """Know what that one knows now."""
+        self.mean, self.tokens, self.samples = other.mean, other.tokens, other.samples
 
     def expect(self, output_tokens: int) -> Duration:
         """Service time of a request of that many output tokens (0: unknown, the mean).

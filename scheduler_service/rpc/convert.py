@@ -22,6 +22,7 @@ from scheduler_service.core.types import NEVER, Instant, Request, Traits
 from scheduler_service.policies.task_types import TaskTypes
 from scheduler_service.rpc.forms import Form, Former
 from scheduler_service.rpc.moulds import mould_of
+from scheduler_service.rpc.rpc_deadlines import even
 from scheduler_service.rpc.validate import Limits, Refused, check, check_fields, is_sound
 from service_kit import wire_walk
 
@@ -104,6 +105,7 @@ class Converter:
         request.size_bytes = len(data)
         if rpc_deadline < request.deadline:
             request.deadline = rpc_deadline  # the earlier of the two counts
+            request.due = now + even(rpc_deadline - now)
         return parsed
 
     def _cast(self, data: bytes, rid: int, now: Instant) -> Parsed | None:

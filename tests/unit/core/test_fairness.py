@@ -211,7 +211,7 @@ def test_cost_is_in_tokens_and_in_milliseconds_where_there_are_none() -> None:
         (Request(1, "", "m"), ServiceEstimate(), 1),
     ]
     for made, estimate, cost in cases:
-        assess(made, estimate)
+        assess(made, estimate, estimate)
         assert made.cost == cost
     assert actual_cost(cases[0][0], 100, 50, SECOND) == 200
     assert actual_cost(cases[0][0], 0, 0, SECOND) == 160, "the engine does not say"
@@ -220,8 +220,25 @@ def test_cost_is_in_tokens_and_in_milliseconds_where_there_are_none() -> None:
 
 def test_latest_start_leaves_time_for_the_service() -> None:
     made = Request(1, "", "m", deadline=9 * SECOND)
-    assess(made, ServiceEstimate(mean=2 * SECOND, samples=1))
+    assess(made, ServiceEstimate(), ServiceEstimate(mean=2 * SECOND, samples=1))
     assert made.latest_start == 7 * SECOND
+
+
+def test_what_is_learned_meanwhile_lets_no_like_request_pass_another() -> None:
+    world = World(queue=queue(floor_every=0))
+    agent = world.agent()
+    world.submit(timeout=60)
+    world.advance(1.5)
+    early = world.submit(3, timeout=60)
+    world.advance(0.5)
+    agent.finish(*agent.running())  # the first that ends: 2 s, where nothing was known
+    world.advance(0.1)
+    late = world.submit(2, timeout=60)
+    order = []
+    while agent.running():
+        order += [r.rid for r in agent.running()]
+        agent.finish(*agent.running())
+    assert order == [r.rid for r in early + late]
 
 
 def test_each_pool_may_have_an_order_of_its_own() -> None:
