@@ -6,6 +6,7 @@ status with details in the trailer `grpc-status-details-bin`. Both give the same
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -21,6 +22,9 @@ __all__ = ["from_error", "from_result", "from_rpc_error", "is_failure"]
 
 # The enum's wrapper looks a name up each time, which counts when it is done for every result.
 _FIRST_FAILURE = FinishReason.Value("FINISH_REASON_CANCELLED")
+
+# Where the call was in its message: of calls that share a stream, no business of their callers.
+_PACKED = re.compile(r"calls\[\d+\]\.")
 
 # google.rpc.Code by number.
 _CODE_NAMES: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
@@ -62,7 +66,7 @@ def from_result(result: InferenceResult, partial_text: str = "") -> BatchyardErr
 
 
 def from_error(error: Error) -> BatchyardError:
-    """The typed twin of a stream-borne Error."""
+    """The typed twin of a stream-borne Error, its field as seen from the call itself."""
     reason = reason_name(error.reason)
     code = _CODE_NAMES.get(error.code, "UNKNOWN")
     after = error.retry_after
@@ -73,7 +77,7 @@ def from_error(error: Error) -> BatchyardError:
         retryable=error.retryable,
         retry_after=after.seconds + after.nanos / 1e9 if error.HasField("retry_after") else None,
         metadata=error.metadata,
-        field=error.field,
+        field=_PACKED.sub("", error.field),
     )
 
 

@@ -86,18 +86,24 @@ def test_only_model_is_taken_where_none_is_named(against: Any, scripted: Scripte
     assert scripted.requests("Generate")[0].request.model == "only"
 
 
-def test_several_models_are_a_question_to_the_user(against: Any, scripted: Scripted) -> None:
+def test_several_models_without_a_default_are_a_question_to_the_user(
+    against: Any, scripted: Scripted
+) -> None:
     models(scripted, "b", "a")
-    done = against("run", "hi")
+    refused = inference.InferenceResult(finish_reason=types.FINISH_REASON_REJECTED)
+    refused.error.code, refused.error.reason = 3, types.ERROR_REASON_INVALID_ARGUMENT
+    refused.error.field, refused.error.message = "request.model", "no model given"
+    scripted.on("GenerateStream", [scheduler.GenerateStreamResponse(result=refused)])
+    done = against("run", "hi", "--stream")
     assert done.exit_code == 2
     assert "there are several: a, b" in done.err
     assert "batchyard run -m a" in done.err
 
 
-def test_task_type_leaves_the_model_to_the_server(against: Any, scripted: Scripted) -> None:
+def test_of_several_models_the_server_has_the_default(against: Any, scripted: Scripted) -> None:
     models(scripted, "b", "a")
     generates(scripted, answered("x"))
-    assert against("run", "hi", "--task-type", "summarization").exit_code == 0
+    assert against("run", "hi").exit_code == 0
     assert scripted.requests("Generate")[0].request.model == ""
 
 

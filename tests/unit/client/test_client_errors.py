@@ -94,6 +94,11 @@ def test_retry_after_zero_differs_from_absent() -> None:
     assert from_error(Error(code=14)).retry_after is None
 
 
+def test_field_is_named_as_the_caller_knows_it_whatever_it_shared_a_message_with() -> None:
+    for field in ("calls[17].request.priority", "request.priority"):
+        assert from_error(Error(code=3, field=field)).field == "request.priority"
+
+
 def test_rich_status_is_read_from_the_trailer() -> None:
     trailer = packed_status(
         8,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchyard import errors
 from batchyard.cli.asks import ask
 from batchyard.cli.columns import for_terminal
 from batchyard.cli.durations import format_ms
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("prompt")
-@click.option("-m", "--model", help="Model to ask; without it the only one there is.")
+@click.option("-m", "--model", help="Model to ask; else the only one, else the server's default.")
 @click.option(
     "--priority",
     type=click.IntRange(1, 10),
@@ -53,11 +54,17 @@ def run(settings: Settings, /, prompt: str, stream: bool, **options: Any) -> Non
     options["degrade"] = list(options["degrade"]) or None
 
     async def work(client: AsyncClient) -> Result:
-        if not options["model"]:
-            options["model"] = await _only_model(client, options["task_type"])
-        if stream:
-            return await _stream(settings, client, prompt, options)
-        return await client.generate(prompt, **options)
+        known = [] if options["model"] else await _models(client)
+        if len(known) == 1:
+            options["model"] = known[0]
+        try:
+            if stream:
+                return await _stream(settings, client, prompt, options)
+            return await client.generate(prompt, **options)
+        except errors.InvalidRequest as error:
+            if error.field == "request.model" and not options["model"] and known:
+                raise _several(known) from error
+            raise
 
     _finish(settings, ask(settings, work), streamed=stream)
 
@@ -72,18 +79,17 @@ def _read_stdin() -> str:
     return prompt
 
 
-async def _only_model(client: AsyncClient, task_type: str | None) -> str | None:
-    """The model to ask for when none was named; None: the server's default of the task type."""
-    models = [model async for model in client.list_models() if not model.base_model]
-    if len(models) == 1:
-        return models[0].model
-    if task_type or not models:
-        return None
-    names = ", ".join(sorted(model.model for model in models))
-    raise CliError(
+async def _models(client: AsyncClient) -> list[str]:
+    """What could be asked for by name, adapters aside."""
+    return sorted([model.model async for model in client.list_models() if not model.base_model])
+
+
+def _several(names: list[str]) -> CliError:
+    """The server has no default among these."""
+    return CliError(
         "say which model",
-        why=f"there are several: {names}",
-        next_step=f"batchyard run -m {sorted(m.model for m in models)[0]} ...",
+        why=f"there are several: {', '.join(names)}",
+        next_step=f"batchyard run -m {names[0]} ...",
         exit_code=2,
     )
 
