@@ -9,10 +9,8 @@ from batchyard.v1 import scheduler_service_pb2, types_pb2
 from scheduler_service.core import condition
 from scheduler_service.core.state import Pool, State, accepts_work
 from scheduler_service.core.types import Engine
-from scheduler_service.rpc.validate import Refused
+from scheduler_service.rpc import paging
 
-DEFAULT_PAGE: Final = 50
-MAX_PAGE: Final = 1000
 _BEST_FIRST: Final = (
     types_pb2.MODEL_STATE_LOADING,
     types_pb2.MODEL_STATE_AVAILABLE,
@@ -31,21 +29,16 @@ def list_page(
     message: scheduler_service_pb2.ListModelsRequest,
     allowed: Container[str] | None = None,
 ) -> scheduler_service_pb2.ListModelsResponse:
-    """One page, by name. A page token is the last name of the page before it. `allowed`: only
-    these; None: all.
+    """One page, by name. `allowed`: only these; None: all.
+
+    Raises:
+        Refused: the page is not one that can be had.
     """
-    if message.page_size < 0:
-        raise Refused("page_size must not be negative", field="page_size")
-    size = min(message.page_size or DEFAULT_PAGE, MAX_PAGE)
-    names = sorted(
-        name
-        for name in state.pools
-        if name > message.page_token and (allowed is None or name in allowed)
-    )
-    page = names[:size]
+    size, after = paging.page_size(message.page_size), paging.cursor(message)
+    names = sorted(n for n in state.pools if n > after and (allowed is None or n in allowed))
+    shown, token = paging.page(message, names, size, lambda name: name)
     return scheduler_service_pb2.ListModelsResponse(
-        models=[_model(state.pools[name]) for name in page],
-        next_page_token=page[-1] if len(names) > size else "",
+        models=[_model(state.pools[name]) for name in shown], next_page_token=token
     )
 
 

@@ -19,7 +19,7 @@ from scheduler_service.core.events import (
 from scheduler_service.core.outcomes import EngineMode
 from scheduler_service.core.types import SECOND, EngineSpec, ModelSpec, NodeSpec
 from scheduler_service.policies import build
-from scheduler_service.rpc import models
+from scheduler_service.rpc import models, paging
 from scheduler_service.rpc.validate import Refused
 
 
@@ -118,11 +118,12 @@ def test_pages_follow_each_other_without_gap_or_repeat() -> None:
         if not token:
             break
     assert seen == [f"m{n:03}" for n in range(120)]
-    assert len(listed(core).models) == models.DEFAULT_PAGE
+    assert len(listed(core).models) == paging.PAGE_DEFAULT
     assert len(listed(core, page_size=10_000).models) == 120
 
 
-def test_negative_page_is_refused() -> None:
+@pytest.mark.parametrize(("field", "value"), [("page_size", -1), ("page_token", "m001")])
+def test_page_that_cannot_be_is_refused(field: str, value: Any) -> None:
     with pytest.raises(Refused) as caught:
-        listed(core_with(), page_size=-1)
-    assert caught.value.error.field == "page_size"
+        listed(core_with(), **{field: value})
+    assert caught.value.error.field == field
