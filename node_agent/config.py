@@ -131,7 +131,8 @@ class ModelsSection(Section):
     """Models that are loaded and unloaded while the agent works (`batchyard models load`)."""
 
     load_timeout: PositiveDurationS = 600.0
-    """Until a model must have answered its first request; then it is given up."""
+    """Until a model must have answered its first request, or its engine let go of one that is to
+    be unloaded; then it is given up."""
     unload_grace: DurationS = 60.0
     """For what runs on a model that is to be unloaded; then it goes back to the scheduler."""
 

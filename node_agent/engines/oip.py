@@ -33,8 +33,10 @@ from node_agent.engines.oip_parameters import Parameters, parameters_of, set_par
 from node_agent.engines.oip_server import (
     ACTIVE,
     AVAILABLE,
+    FAILED,
     LOADING,
     SERVING,
+    UNLOADING,
     OipModel,
     OipServer,
 )
@@ -157,12 +159,14 @@ class OipEngine(ItemwiseEngine[_Part]):
             waiting=self._works.waiting_inputs,
             model_states={
                 **dict.fromkeys(server.available, AVAILABLE),
-                **{
-                    m.name: ACTIVE if m.ready and server.health == SERVING else LOADING
-                    for m in server.models.values()
-                },
+                **{m.name: self._state(m) for m in server.models.values()},
             },
         )
+
+    def _state(self, model: OipModel) -> types_pb2.ModelState:
+        if model.leaves:
+            return FAILED if model.stuck else UNLOADING
+        return ACTIVE if model.ready and self._server.health == SERVING else LOADING
 
     async def load_model(self, model: str, options: Mapping[str, Any]) -> None:
         """By the repository of the server (Triton); it warms models up itself."""

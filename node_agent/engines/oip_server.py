@@ -8,6 +8,7 @@ is DOWN, and asked again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,11 +18,11 @@ import grpc
 import grpc.aio
 
 from batchyard.v1 import node_service_pb2, types_pb2
-from node_agent.engines.interface import EngineError, EngineStartError, ModelRefused
-from node_agent.engines.oip_faults import from_status, is_denial
+from node_agent.engines.interface import EngineStartError, ModelRefused
+from node_agent.engines.oip_faults import is_denial
 from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
 from node_agent.engines.oip_options import OipOptions
-from node_agent.engines.oip_parameters import set_parameter
+from node_agent.engines.oip_repository import is_closed, load_request, repository_fault
 from node_agent.engines.told_values import MODELS_MAX, is_name
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,8 @@ STARTING = node_service_pb2.ENGINE_HEALTH_STARTING
 SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
 DOWN = node_service_pb2.ENGINE_HEALTH_DOWN
 ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
-AVAILABLE = types_pb2.MODEL_STATE_AVAILABLE
+AVAILABLE, UNLOADING = types_pb2.MODEL_STATE_AVAILABLE, types_pb2.MODEL_STATE_UNLOADING
+FAILED = types_pb2.MODEL_STATE_FAILED
 _ASK_S = 5.0
 _LOADED = ("READY", "LOADING", "UNLOADING")  # states of models that it has, or soon has or had
 _MESSAGE_BYTES = 64 * 1024 * 1024
@@ -43,6 +45,8 @@ class OipModel:
     name: str  # public
     engine_name: str
     ready: bool = False
+    leaves: bool = False  # it was told to go, and the server has not let go of it yet
+    stuck: bool = False  # and that was waited for in vain
     max_batch_size: int = 0  # 0: it takes no batches
     decoupled: bool = False  # any number of answers to one request
     inputs: list[Any] = field(default_factory=list)  # TensorMetadata
@@ -189,6 +193,8 @@ class OipServer:
     async def _look_at_models(self) -> bool:
         """Tell whether models came, went, or changed their readiness."""
         before = {name: model.ready for name, model in self.models.items()}
+        if any(model.leaves for model in self.models.values()):
+            await self._let_go()
         names = {**(self._options.models or await self._listed()), **self._asked}
         names = {name: theirs for name, theirs in names.items() if name not in self._dropped}
         kept = {name: m for name, m in self.models.items() if names.get(name) == m.engine_name}
@@ -203,7 +209,7 @@ class OipServer:
                 if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise
                 ready = False  # it does not know that model (yet)
-            model.ready = ready
+            model.ready = ready and not model.leaves
         # What was loaded or unloaded at our word while it was asked.
         kept = {name: model for name, model in kept.items() if name not in self._dropped}
         kept.update((n, m) for n, m in self.models.items() if n in self._asked and n not in names)
@@ -212,16 +218,32 @@ class OipServer:
 
     async def _listed(self) -> dict[str, str]:
         """The models that it has loaded, or loads now. A repository names the others, too."""
+        index = await self._index()
+        loaded = {name: name for name, state in index if state in _LOADED}
+        self.available = sorted({name for name, _ in index} - loaded.keys())[:MODELS_MAX]
+        return dict(list(loaded.items())[:MODELS_MAX])
+
+    async def _index(self) -> list[tuple[str, str]]:
+        """Name and state of each version of a model in its repository; empty: it shows none."""
         try:
             index = await self.call("RepositoryIndex", MESSAGES["IndexRequest"]())
         except grpc.aio.AioRpcError as error:
-            if _is_closed(error):
-                return {}
+            if is_closed(error):
+                return []
             raise
-        named = [model for model in index.models if is_name(model.name)]
-        loaded = {model.name: model.name for model in named if model.state in _LOADED}
-        self.available = sorted({m.name for m in named} - loaded.keys())[:MODELS_MAX]
-        return dict(list(loaded.items())[:MODELS_MAX])
+        return [(model.name, model.state) for model in index.models if is_name(model.name)]
+
+    async def _let_go(self) -> None:
+        """Forget the models that it has unloaded. It says yes to that at once, and does it later,
+        which takes Triton seconds, and 2.51 now and then for ever.
+        """
+        still = {name for name, state in await self._index() if state == "UNLOADING"}
+        for name, model in list(self.models.items()):
+            if model.leaves and model.engine_name not in still:
+                self._asked.pop(name, None)
+                self._dropped.add(name)
+                del self.models[name]
+                self._changed()
 
     async def load_model(self, name: str, options: Mapping[str, Any]) -> None:
         """Have it loaded; return when it is ready. `options`: parameters of Triton's own.
@@ -230,7 +252,7 @@ class OipServer:
             ModelRefused: it was not.
         """
         theirs = self._options.models.get(name, name)
-        request = _load_request(theirs, options)
+        request = load_request(theirs, options)
         model = self.models[name] = OipModel(name=name, engine_name=theirs)
         self._dropped.discard(name)
         self._asked[name] = theirs
@@ -247,24 +269,33 @@ class OipServer:
             self.models.pop(name, None)
             self._changed()
             if isinstance(error, grpc.aio.AioRpcError):
-                raise ModelRefused(_repository_fault(error, "load")) from error
+                raise ModelRefused(repository_fault(error, "load")) from error
             raise
 
     async def unload_model(self, name: str) -> None:
-        """Have it unloaded.
+        """Have it unloaded; return when it is gone. Cancelled, it is given up as stuck, and shown
+        so until it goes after all.
 
         Raises:
             ModelRefused: it was not.
         """
-        request = MESSAGES["RepositoryChange"](model_name=self.models[name].engine_name)
+        model = self.models[name]
+        request = MESSAGES["RepositoryChange"](model_name=model.engine_name)
         try:
             await self.call("RepositoryModelUnload", request, None)
         except grpc.aio.AioRpcError as error:
-            raise ModelRefused(_repository_fault(error, "unload")) from error
-        self._asked.pop(name, None)
-        self._dropped.add(name)
-        self.models.pop(name, None)
-        self._changed()
+            raise ModelRefused(repository_fault(error, "unload")) from error
+        model.leaves, model.ready = True, False
+        try:
+            while True:
+                with contextlib.suppress(grpc.aio.AioRpcError):  # it may be away for a while
+                    await self._let_go()
+                if self.models.get(name) is not model:
+                    return
+                await asyncio.sleep(self._options.poll_interval)
+        except asyncio.CancelledError:
+            model.stuck = True
+            raise
 
     async def _describe(self, model: OipModel) -> None:
         request = MESSAGES["ModelName"](name=model.engine_name)
@@ -273,7 +304,7 @@ class OipServer:
         try:
             config = (await self.call("ModelConfig", request)).config
         except grpc.aio.AioRpcError as error:
-            if not _is_closed(error):  # only Triton has it
+            if not is_closed(error):  # only Triton has it
                 raise
             model.max_batch_size = self._options.max_batch_size
             return
@@ -301,30 +332,3 @@ class OipServer:
         self.health, self.message = health, message
         if changed:
             self._changed()
-
-
-def _load_request(model: str, options: Mapping[str, Any]) -> Any:
-    request = MESSAGES["RepositoryChange"](model_name=model)
-    for key, value in options.items():
-        if isinstance(value, float) or not set_parameter(request.parameters[key], value):
-            text = f"option {key!r}: a parameter is a text, a whole number, true or false"
-            reason = types_pb2.ERROR_REASON_INVALID_ARGUMENT
-            raise ModelRefused(EngineError(reason=reason, message=text, field="options_json"))
-    return request
-
-
-def _repository_fault(error: grpc.aio.AioRpcError, verb: str) -> EngineError:
-    details = error.details() or ""
-    if _is_closed(error) or "explicit model load" in details:
-        text = (
-            f"the server lets nobody {verb} models; Triton does with --model-control-mode=explicit"
-        )
-        reason = types_pb2.ERROR_REASON_UNSUPPORTED_FEATURE
-        return EngineError(reason=reason, message=f"{text} ({details})")
-    return from_status(error.code().name, details)
-
-
-def _is_closed(error: grpc.aio.AioRpcError) -> bool:
-    """Whether the server does not have this method, or keeps it to itself."""
-    restricted = "restricted" in (error.details() or "")
-    return error.code() is grpc.StatusCode.UNIMPLEMENTED or restricted

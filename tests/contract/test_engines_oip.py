@@ -246,6 +246,39 @@ async def test_repository_loads_and_unloads_models(server: OipServerDouble, benc
     assert (await bench.run(numbers(bench, 4))).outputs[0].tensors[0].data == b"\x08"
 
 
+async def test_model_that_is_unloaded_is_gone_when_the_server_has_let_go_of_it(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    """Triton says yes at once, and does it later, or never: then it is shown as failed."""
+    engine = bench.engine
+    assert isinstance(engine, ModelKeeper)
+    state = lambda: engine.load().model_states.get("words")  # noqa: E731
+    server.lets_go.clear()
+    unloading = asyncio.create_task(engine.unload_model("words"))
+    await bench.sink.until(lambda: state() == types_pb2.MODEL_STATE_UNLOADING)
+    assert (await bench.run(numbers(bench, 1))).error is None
+    server.lets_go.set()
+    await asyncio.wait_for(unloading, 5)
+    assert state() in (None, types_pb2.MODEL_STATE_AVAILABLE)
+    await engine.load_model("words", {})
+    server.lets_go.clear()
+    unloading = asyncio.create_task(engine.unload_model("words"))
+    await bench.sink.until(lambda: state() == types_pb2.MODEL_STATE_UNLOADING)
+    unloading.cancel()  # as its time-out does
+    await asyncio.gather(unloading, return_exceptions=True)
+    looks = server.asked_ready
+    await bench.sink.until(lambda: server.asked_ready > looks + 4)
+    assert state() == types_pb2.MODEL_STATE_FAILED
+    item = bench.item("a b")
+    item.model = "words"
+    error = (await bench.run(item)).error
+    assert error is not None
+    assert error.refused
+    assert (await bench.run(numbers(bench, 1))).error is None
+    server.lets_go.set()
+    await bench.sink.until(lambda: "words" not in [m.model for m in engine.describe().models])
+
+
 async def test_look_that_began_before_brings_no_unloaded_model_back(
     server: OipServerDouble,
 ) -> None:

@@ -37,6 +37,8 @@ class OipServerDouble:
         self.blocked.set()
         self.tells_ready = asyncio.Event()
         self.tells_ready.set()
+        self.lets_go = asyncio.Event()  # of models that it was told to unload
+        self.lets_go.set()
         self.asked_ready = 0
         self.open = 0
         self.address = ""
@@ -75,7 +77,9 @@ class OipServerDouble:
 
     async def on_RepositoryIndex(self, _request: Any, _context: Any) -> Any:
         loaded = [{"name": name, "state": "READY"} for name in self.ready]
-        return MESSAGES["Index"](models=[*loaded, *({"name": name} for name in self.unloaded)])
+        state = "UNAVAILABLE" if self.lets_go.is_set() else "UNLOADING"
+        gone = [{"name": name, "state": state} for name in self.unloaded]
+        return MESSAGES["Index"](models=[*loaded, *gone])
 
     async def on_RepositoryModelLoad(self, request: Any, context: Any) -> Any:
         if request.model_name not in self.unloaded:
