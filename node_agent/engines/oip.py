@@ -298,9 +298,12 @@ class OipEngine(ItemwiseEngine[_Part]):
         return split(response, [rows(member) for member in call.members])
 
     async def _stream(self, work: Work[_Part], call: _Call, answer: _Answer) -> None:
-        """Every answer of a decoupled model: text as it comes, tensors as outputs."""
+        """Every answer of a decoupled model: text as it comes, tensors as outputs.
+
+        A stream that was answered is read to its end. One that is cancelled as it ends is held by
+        Triton (2.51) for ever, now and then, and its model can no longer be unloaded.
+        """
         request = _request(call)
-        request.parameters["triton_enable_empty_final_response"].bool_param = True
         stream = self._server.stream(iter([request]), None)
         try:
             async for message in self._answers(stream):
@@ -310,8 +313,6 @@ class OipEngine(ItemwiseEngine[_Part]):
                 if response.outputs:
                     (tensors,) = split(response, [1])
                     self._take(work, call.model, answer, tensors)
-                if response.parameters["triton_final_response"].bool_param:
-                    return
         finally:
             stream.cancel()
 

@@ -133,9 +133,8 @@ class OipServer:
         words = ""
         try:
             if model.decoupled:
-                stream = self.stream(iter([request]), _ASK_S)
-                await stream.read()
-                stream.cancel()
+                async for _ in self.stream(iter([request]), _ASK_S):
+                    pass
             else:
                 await self.call("ModelInfer", request)
         except grpc.aio.AioRpcError as error:

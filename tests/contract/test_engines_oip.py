@@ -101,6 +101,20 @@ async def test_first_answer_and_pauses_of_a_stream_have_limits_of_their_own(
         assert result.outputs[0].text == "some"
 
 
+async def test_stream_that_said_all_is_read_to_its_end(
+    server: OipServerDouble, bench: Bench
+) -> None:
+    """Cancelled as it ends, Triton may hold it for ever, and its model with it."""
+    server.may_end.clear()
+    item = bench.item("a b", stream=True)
+    item.model = "words"
+    bench.submit(item)
+    await bench.sink.until(lambda: bench.sink.pieces[item.dispatch_id] == ["a", "b"])
+    server.may_end.set()
+    assert (await bench.sink.end(item.dispatch_id)).error is None
+    assert server.cancelled == 0
+
+
 async def test_cancel_of_the_last_member_ends_the_call(
     server: OipServerDouble, bench: Bench
 ) -> None:

@@ -39,6 +39,9 @@ class OipServerDouble:
         self.tells_ready.set()
         self.lets_go = asyncio.Event()  # of models that it was told to unload
         self.lets_go.set()
+        self.may_end = asyncio.Event()  # streams that have said all
+        self.may_end.set()
+        self.cancelled = 0  # of those
         self.asked_ready = 0
         self.open = 0
         self.address = ""
@@ -146,9 +149,11 @@ class OipServerDouble:
                 data = len(word).to_bytes(4, "little") + word
                 message.infer_response.raw_output_contents.append(data)
                 yield message
-            last = MESSAGES["StreamResponse"]()
-            last.infer_response.parameters["triton_final_response"].bool_param = True
-            yield last
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
 
 
 @asynccontextmanager
