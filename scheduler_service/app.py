@@ -195,6 +195,7 @@ class App:
             tracer=self._observers.tracer,
             version=self._version,
             join=self._guard.access.join,
+            why_not_join=self._guard.access.why_not_join,
             in_flight=self._in_flight,
             handover=self._make_handover(),
             refusals=self._guard.refusals,

@@ -26,6 +26,11 @@ class Finding:
         return {"check": check, "result": result, "says": says, "fix": self.remedy}
 
 
+def found(check: str, sound: bool | None, says: str, remedy: str = "") -> Finding:
+    """What `check` showed."""
+    return Finding(sound, f"{check}: {says}", remedy)
+
+
 def say(finding: Finding) -> bool:
     """Print it at once; whether it fails."""
     sys.stdout.write(f"{finding}\n")

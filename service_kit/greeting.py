@@ -13,5 +13,6 @@ VERSION: Final = "batchyard-version"
 TIME_NS: Final = "batchyard-time-ns"  # wall clock, since 1970
 MESSAGE_BYTES: Final = "batchyard-max-message-bytes"
 HELD_BY: Final = "batchyard-node-id-held-by"  # address of the live agent of that id; empty: none
+REFUSED: Final = "batchyard-node-id-refused"  # why the credential does not admit that id; or empty
 # From the agent.
 ASKED_ID: Final = "batchyard-node-id"

@@ -75,7 +75,8 @@ class Load:
     """What the engine knows of itself now; None is unknown."""
 
     health: node_service_pb2.EngineHealth
-    message: str = ""
+    message: str = ""  # why it is not SERVING
+    remedy: str = ""  # what to do about that; empty: wait, for all that is known
     running: int | None = None  # by the engine's own count
     waiting: int | None = None
     kv_utilization: float | None = None  # 0..1

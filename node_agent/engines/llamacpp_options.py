@@ -118,7 +118,7 @@ class LlamacppOptions(BaseModel):
         path = (folder / (file or f"{name}.gguf")).resolve()
         if not path.is_relative_to(folder.resolve()) or not path.is_file():
             raise ValueError(f"there is no file {file or name + '.gguf'!r} in the model folder")
-        return path
+        return _of_gguf(path)
 
     def _configured(self, name: str) -> Path:
         if self.package:
@@ -133,8 +133,19 @@ class LlamacppOptions(BaseModel):
         path = Path(given).expanduser().resolve()
         if not path.is_file():
             raise ValueError(f"there is no model file {given!r}")
-        return path
+        return _of_gguf(path)
 
     def thread_count(self) -> int:
         """Return the threads to use for output tokens."""
         return self.threads or max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def _of_gguf(path: Path) -> Path:
+    """The file, if it begins as one of its kind does: llama.cpp says nothing of others."""
+    try:
+        with path.open("rb") as file:
+            if file.read(4) == b"GGUF":
+                return path
+    except OSError as error:
+        raise ValueError(f"{path.name!r} cannot be read: {error.strerror}") from error
+    raise ValueError(f"{path.name!r} is no GGUF file")

@@ -155,6 +155,7 @@ class OipEngine(ItemwiseEngine[_Part]):
         return Load(
             health=server.health,
             message=server.message,
+            remedy=server.remedy,
             running=self._works.running_inputs,
             waiting=self._works.waiting_inputs,
             model_states={

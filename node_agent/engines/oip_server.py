@@ -34,6 +34,8 @@ ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
 AVAILABLE, UNLOADING = types_pb2.MODEL_STATE_AVAILABLE, types_pb2.MODEL_STATE_UNLOADING
 FAILED = types_pb2.MODEL_STATE_FAILED
 _ASK_S = 5.0
+_NO_SERVER = ("UNAVAILABLE", "UNIMPLEMENTED")
+_ADDRESS = "start it, or correct its address: the gRPC port of the server (Triton: 8001)"
 _LOADED = ("READY", "LOADING", "UNLOADING")  # states of models that it has, or soon has or had
 _MESSAGE_BYTES = 64 * 1024 * 1024
 
@@ -69,6 +71,7 @@ class OipServer:
         self._channel: grpc.aio.Channel | None = None
         self._calls: dict[str, Any] = {}
         self.health = STARTING
+        self.remedy = ""  # for what `message` says; empty: wait
         self.message = ""
         self.version = ""
         self.models: dict[str, OipModel] = {}
@@ -142,8 +145,9 @@ class OipServer:
                 words = f"{error.code().name}: {error.details()}"
         self.denied = model if words else None
         if words:
-            text = "lets no request of this agent in; allow it there, by its address or in its gate"
-            self._set_health(DOWN, f"{self._options.address} {text} ({words})")
+            remedy = "allow it there, by its address or in its gate"
+            text = f"{self._options.address} lets no request of this agent in; {remedy} ({words})"
+            self._set_health(DOWN, text, remedy=remedy)
         return not words
 
     async def look(self) -> bool:
@@ -165,7 +169,8 @@ class OipServer:
                 model.ready = False
             code = error.code().name
             away = DOWN if self.health != STARTING else STARTING
-            self._set_health(away, f"{self._options.address} answers {code}: {error.details()}")
+            why = f"{self._options.address} answers {code}: {error.details()}"
+            self._set_health(away, why, remedy=_ADDRESS if code in _NO_SERVER else "")
             return False
         self.doubted = False
         # Triton says that it is not ready while any model comes or goes; the others serve on.
@@ -325,9 +330,14 @@ class OipServer:
         return self._calls[name]
 
     def _set_health(
-        self, health: node_service_pb2.EngineHealth, message: str, *, force: bool = False
+        self,
+        health: node_service_pb2.EngineHealth,
+        message: str,
+        *,
+        remedy: str = "",
+        force: bool = False,
     ) -> None:
         changed = health != self.health or force
-        self.health, self.message = health, message
+        self.health, self.message, self.remedy = health, message, remedy
         if changed:
             self._changed()

@@ -103,6 +103,7 @@ class OpenaiEngine(ItemwiseEngine[Call]):
         load = Load(
             health=server.health,
             message=server.message,
+            remedy=server.remedy,
             running=sample.running,
             kv_utilization=sample.kv_utilization,
             prefix_cache_hit_ratio=sample.prefix_cache_hit_ratio,

@@ -20,18 +20,26 @@ from node_agent.engines.openai_traits import OTHER, Place, all_traits, below, pi
 from node_agent.engines.told_values import MODELS_MAX, amount, is_name
 
 _ASK_S = 5.0
+_ADDRESS = "give the root of an OpenAI-compatible server as its address (url)"
 ACTIVE, LOADING = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_LOADING
 
 
 class NotReady(Exception):
-    """The server does not serve yet; the text says what it answered."""
+    """The server does not serve yet; the text says what it answered. `remedy`: what to do, where
+    waiting would be in vain.
+    """
+
+    def __init__(self, what: str, *, remedy: str = "") -> None:
+        super().__init__(what)
+        self.remedy = remedy
 
 
 class KeyRefused(NotReady):
     """It is up and does not let us in."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"it answered {status}: set api_key_file to a file with its key")
+        remedy = "set api_key_file to a file with its key"
+        super().__init__(f"it answered {status}: {remedy}", remedy=remedy)
 
 
 SILENT = (NotReady, aiohttp.ClientError, OSError, TimeoutError)  # no answer that can be used
@@ -137,7 +145,9 @@ class Finder:
             raise KeyRefused(status)
         rows = document.get("data") if isinstance(document, dict) else None
         if status != 200 or not isinstance(rows, list):
-            raise NotReady(f"it answered {status} to /v1/models, no list of models")
+            remedy = "" if status >= 500 else _ADDRESS
+            text = f"it answered {status} to /v1/models, no list of models"
+            raise NotReady(text, remedy=remedy)
         named = {row["id"]: row for row in rows if isinstance(row, dict) and is_name(row.get("id"))}
         kept = list(named.values())[:MODELS_MAX]
         self.left_out = len(rows) - len(kept)
@@ -215,3 +225,12 @@ def words(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         return str(error.strerror or error.os_error)
     return str(error) or "it does not answer in time"
+
+
+def remedy_of(error: BaseException) -> str:
+    """What to do about one of SILENT; empty: wait, for all that is known."""
+    if isinstance(error, NotReady):
+        return error.remedy
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "start it, or correct its address (url)"
+    return _ADDRESS if isinstance(error, aiohttp.ServerDisconnectedError) else ""

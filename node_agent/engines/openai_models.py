@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 ACTIVE, FAILED = types_pb2.MODEL_STATE_ACTIVE, types_pb2.MODEL_STATE_FAILED
 _TRIAL_S = 10.0  # for a first request, where only a denial counts
 _RETRY_MAX_S = 600.0  # between two tries of a model that does not answer
+_MODELS = "name in `models` what it lists, as {public: theirs}, or have it load them"
 _NO_MODELS = "; load one, or wait until it has"
 
 
@@ -214,7 +215,8 @@ class OpenaiModels:
         """Return the first model that answers; bases come first."""
         last: Exception = NotReady(
             "it lists no model"
-            + (f" of `models`, but {finder.listed}" if self._options.models else _NO_MODELS)
+            + (f" of `models`, but {finder.listed}" if self._options.models else _NO_MODELS),
+            remedy=_MODELS if self._options.models else "",
         )
         for model in sorted(served.models.values(), key=lambda model: bool(model.base)):
             try:

@@ -21,7 +21,7 @@ from batchyard.v1 import node_service_pb2
 from node_agent.engines.guarded_process import GuardedProcess
 from node_agent.engines.interface import EngineStartError
 from node_agent.engines.openai_child import ChildGone, end_if_late, obituary, start_child
-from node_agent.engines.openai_finding import SILENT, KeyRefused, words
+from node_agent.engines.openai_finding import SILENT, KeyRefused, remedy_of, words
 from node_agent.engines.openai_look import Looker, Sample
 from node_agent.engines.openai_models import OpenaiModels
 from node_agent.engines.openai_options import OpenaiOptions
@@ -69,6 +69,7 @@ class OpenaiServer:
         self.models = OpenaiModels(options, changed)
         self.health = STARTING
         self.message = ""
+        self.remedy = ""  # for that; empty: wait
         self.doubted = False  # a call broke off: give it nothing until it says what it is
         self._noted = ""
 
@@ -188,10 +189,12 @@ class OpenaiServer:
 
     def _wait_for(self, connected: bool, error: BaseException) -> None:
         """Show why it is not there yet: it loads, lets nobody in, or nothing listens."""
+        remedy = "" if self._options.command else remedy_of(error)
         if connected or self._options.command:
-            self._set_health(_away(error), f"{self.address}: {words(error)}")
+            self._set_health(_away(error), f"{self.address}: {words(error)}", remedy=remedy)
         else:
-            self._set_health(self.health, f"nothing answers at {self.address}: {words(error)}")
+            why = f"nothing answers at {self.address}: {words(error)}"
+            self._set_health(self.health, why, remedy=remedy)
 
     def _note(self, error: Exception) -> None:
         """Log what no server should be able to cause; it is watched on all the same."""
@@ -295,10 +298,15 @@ class OpenaiServer:
             self._child.kill()
 
     def _set_health(
-        self, health: node_service_pb2.EngineHealth, message: str, *, force: bool = False
+        self,
+        health: node_service_pb2.EngineHealth,
+        message: str,
+        *,
+        remedy: str = "",
+        force: bool = False,
     ) -> None:
         changed = health != self.health or force
-        self.health, self.message = health, message
+        self.health, self.message, self.remedy = health, message, remedy
         if changed:
             self._changed()
 

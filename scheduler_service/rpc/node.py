@@ -64,6 +64,7 @@ class NodePort:
         tracer: Tracer,
         version: str,
         join: Callable[[Principal, str], str] | None = None,
+        why_not_join: Callable[[Principal, str], str] = lambda _principal, _node_id: "",
         in_flight: InFlight | None = None,
         refusals: Refusals | None = None,
         handover: Handover | None = None,
@@ -80,6 +81,7 @@ class NodePort:
             version: told to agents.
             join: says under which id an agent with that credential is known, or raises
                 JoinRefused; None: under the one it gives.
+            why_not_join: what `join` would raise, without any effect; empty: nothing.
             in_flight: what a node holds in a session; None: ids of items are not judged.
             handover: recognises work of a scheduler before; None: there is none to adopt.
             refusals: counts agents that are turned away, and what is not theirs to say.
@@ -94,6 +96,7 @@ class NodePort:
         self.version = version
         self._refusals = refusals or Refusals(clock)
         self._join = join
+        self._why_not_join = why_not_join
         self.in_flight = in_flight
         self.handover = handover
         self.faults = 0  # exceptions caught: of sinks, and of our own
@@ -202,6 +205,8 @@ class NodePort:
             peers = (s.peer for (node_id, _), s in self.sessions.items() if node_id == asked
                      and isinstance(s, AgentSession))  # fmt: skip
             told.append((greeting.HELD_BY, next(peers, "")))
+            refused = self._why_not_join(current(), str(asked))
+            told.append((greeting.REFUSED, refused.encode("ascii", "replace").decode()))
         return told
 
     def holder(self, newcomer: AgentSession) -> str:

@@ -109,32 +109,59 @@ class Access:
         Raises:
             JoinRefused: it may not.
         """
-        if principal.node_id:
-            return principal.node_id
+        grant = self._joins_by(principal, node_id)
+        if grant is not None and self._path is not None:
+            try:
+                with grants.changing(self._path) as written:
+                    mine = self._with_room(written, grant, node_id)
+                    if node_id not in mine.nodes:
+                        mine.nodes.append(node_id)
+            except grants.GrantsError as fault:
+                log.error("a node cannot be admitted: %s", fault, extra={"event": "access_refused"})
+                raise JoinRefused("the scheduler cannot write down who it admitted") from None
+            grant.nodes.append(node_id)
+        return principal.node_id or node_id
+
+    def why_not_join(self, principal: Principal, node_id: str) -> str:
+        """Why `join` would refuse it now; empty: it would not. Nothing is written down."""
+        try:
+            grant = self._joins_by(principal, node_id)
+            if grant is not None and self._path is not None:
+                self._with_room(grants.read(self._path), grant, node_id)
+        except (JoinRefused, grants.GrantsError) as refused:
+            return str(refused)
+        return ""
+
+    def _joins_by(self, principal: Principal, node_id: str) -> Grant | None:
+        """The join token that is yet to admit the node; None: it needs none (any more).
+
+        Raises:
+            JoinRefused: the credential is of another kind.
+        """
         found = self._principals.get(principal.credential)
-        if found is None:  # no authentication: everybody is local
-            return node_id
+        if principal.node_id or found is None:  # without authentication everybody is local
+            return None
         grant, _ = found
         if node_id in grant.nodes:
-            return node_id
+            return None
         if self._path is None or grant.kind != "join":
             raise JoinRefused("this credential admits no nodes")
-        try:
-            with grants.changing(self._path) as written:
-                mine = written.entries.get(grant.id)
-                state = "revoked" if mine is None else mine.state(self._now_s())
-                if mine is None or (state != "valid" and node_id not in mine.nodes):
-                    raise JoinRefused(_why_not(state, grant))
-                owner = _owner(written, node_id)
-                if owner not in ("", grant.id):
-                    raise JoinRefused(f"node {node_id!r} was admitted by the join token {owner}")
-                if node_id not in mine.nodes:
-                    mine.nodes.append(node_id)
-        except grants.GrantsError as fault:
-            log.error("a node cannot be admitted: %s", fault, extra={"event": "access_refused"})
-            raise JoinRefused("the scheduler cannot write down who it admitted") from None
-        grant.nodes.append(node_id)
-        return node_id
+        return grant
+
+    def _with_room(self, written: Grants, grant: Grant, node_id: str) -> Grant:
+        """The token as it is written down, with room for the node.
+
+        Raises:
+            JoinRefused: it has none, or the node is another token's.
+        """
+        mine = written.entries.get(grant.id)
+        state = "revoked" if mine is None else mine.state(self._now_s())
+        if mine is None or (state != "valid" and node_id not in mine.nodes):
+            raise JoinRefused(_why_not(state, grant))
+        owner = _owner(written, node_id)
+        if owner not in ("", grant.id):
+            raise JoinRefused(f"node {node_id!r} was admitted by the join token {owner}")
+        return mine
 
     def _holds(self, grant: Grant, principal: Principal) -> bool:
         """Whether it can be used at this moment."""

@@ -86,6 +86,10 @@ class Files:
         with grants.changing(self.grants) as written:
             written.add(grant)
 
+    def nodes(self, token: str) -> list[str]:
+        """That a join token has admitted."""
+        return grants.read(self.grants).entries[grants.id_of(token)].nodes
+
     def revoke(self, token: str) -> None:
         with grants.changing(self.grants) as written:
             written.entries[grants.id_of(token)].revoked = 1

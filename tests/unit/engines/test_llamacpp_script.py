@@ -19,7 +19,7 @@ from tests.unit.engines.scripted_child import TEXT
 @pytest_asyncio.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     monkeypatch.setattr(llamacpp_process, "CHILD_MODULE", "tests.unit.engines.scripted_child")
-    (tmp_path / "m.gguf").write_bytes(b"not read")
+    (tmp_path / "m.gguf").write_bytes(b"GGUF, and not read further")
     options: dict[str, Any] = {"model_path": str(tmp_path / "m.gguf"), "poll_interval": "20ms"}
     async with serving(build_engine(engine_id="e", kind="llamacpp", options=options), "m") as b:
         yield b

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from node_agent.engines.llamacpp_child import ChildSettings
+from node_agent.engines.llamacpp_options import LlamacppOptions
 from node_agent.engines.llamacpp_process import CHILD_MODULE
 from node_agent.engines.packaged_model import find_packaged_model
 from scripts import fetch_model
@@ -63,6 +64,16 @@ def test_model_is_found_without_importing_its_package(
     monkeypatch.setattr(importlib.metadata, "distribution", lambda _: package)
     assert find_packaged_model("p") == (tmp_path / "p" / "m.gguf").resolve()
     assert "p" not in sys.modules
+
+
+def test_file_that_is_no_model_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "page.gguf").write_text("<html>")
+    alone = LlamacppOptions(model_path=str(tmp_path / "page.gguf"))
+    with pytest.raises(ValueError, match=r"'page\.gguf' is no GGUF file"):
+        alone.find_model("page")
+    among = LlamacppOptions(model_folder=tmp_path)
+    with pytest.raises(ValueError, match=r"'page\.gguf' is no GGUF file"):
+        among.find_model("page")
 
 
 def test_package_that_is_not_there_is_no_fault() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchyard.cli.failures import FAILURE, OK, CliError
+from batchyard.cli.failures import FAILURE, OK, USAGE, CliError
 from batchyard.cli.options import pass_settings, server_options
 from batchyard.cli.settings import Settings
 
@@ -91,5 +91,6 @@ def _agent(arguments: tuple[str, ...]) -> list[Document]:
         rows: list[Document] = json.loads(done.stdout)
     except ValueError:
         why = (done.stderr or done.stdout).strip()
-        raise CliError("the agent's doctor could not look", why=why) from None
+        code = USAGE if done.returncode == USAGE else FAILURE
+        raise CliError("the agent's doctor could not look", why=why, exit_code=code) from None
     return rows
