@@ -28,9 +28,14 @@ def read(text: str) -> tuple[yaml.Node | None, Any]:
         node = _Loader(text).get_single_node()
         return node, None if node is None else yaml.safe_load(text)
     except yaml.YAMLError as fault:
-        raise Unreadable(f"is not YAML: {' '.join(str(fault).split())}") from None
+        raise Unreadable(f"is not YAML: {_words(fault)}") from None
     except Exception as fault:  # what PyYAML does with a 13th month, or `!!bool x`
         raise Unreadable(f"has a value that is not YAML: {str(fault)[:200]}") from None
+
+
+def _words(fault: yaml.YAMLError) -> str:
+    """In one line, without PyYAML's name for a text that is no file."""
+    return " ".join(str(fault).replace('in "<unicode string>", ', "at ").split())
 
 
 class _Loader(yaml.SafeLoader):

@@ -13,6 +13,11 @@ from pydantic_core import ErrorDetails
 
 Loc = Sequence[int | str]  # of a value, as pydantic gives it
 _SHOWN = 64  # characters of a wrong text
+# Where pydantic's words are about classes.
+_OWN_WORDS = {
+    "model_type": "should be a section: keys and their values",
+    "dict_type": "should be a section: names and their values",
+}
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
@@ -44,6 +49,7 @@ def touches(path: str, other: str) -> bool:
 def wrong_value(fault: ErrorDetails) -> str:
     """What was written, if it is short, and what it should have been."""
     text = fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    text = _OWN_WORDS.get(fault["type"], text.replace("String should", "should"))
     given = fault["input"]
     if isinstance(given, str):
         return f"{_without_user(given)[:_SHOWN]!r} {text}"

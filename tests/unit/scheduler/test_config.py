@@ -119,7 +119,7 @@ policies: {order: agd, batch: {name: windowed, options: {longest_wai: 1s, margin
         ("policies: {order: {nme: aged}}", 'did you mean "name"?'),
         ("queue: {max_bytes: 1GiB}\nqueue: {}", "queue: stands there twice"),
         ("version: 2", "version: 2 should be 1"),
-        ("queue: 3", "queue: 3 should be a valid dictionary"),
+        ("queue: 3", "queue: 3 should be a section"),
         ("task_types: {1: {}}", "should be a valid string"),
         ("[1]", "must be a mapping"),
         ("a: [", "is not YAML"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from service_kit.config_faults import wrong_value
 
@@ -35,3 +35,19 @@ def test_a_wrong_address_is_told_without_its_password(given: str, told: str) -> 
     text = wrong_value(found)
     assert told in text
     assert "hu" not in text
+
+
+class _Nested(BaseModel):
+    section: _Refusing
+    names: dict[str, int]
+    word: str = Field(pattern="^[a-z]+$")
+
+
+def test_what_is_no_section_is_told_without_names_of_classes() -> None:
+    with pytest.raises(ValidationError) as fault:
+        _Nested.model_validate({"section": "x", "names": [], "word": "X"})
+    assert [wrong_value(found) for found in fault.value.errors()] == [
+        "'x' should be a section: keys and their values",
+        "should be a section: names and their values",
+        "'X' should match pattern '^[a-z]+$'",
+    ]
