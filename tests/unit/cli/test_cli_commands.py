@@ -72,10 +72,10 @@ def test_watched_status_is_one_stream_and_a_json_line_per_message(
 
 
 def test_watched_status_draws_every_message_on_a_table(against: Any, scripted: Scripted) -> None:
-    scripted.on("WatchReport", [admin.WatchReportResponse(report=busy_report())])
+    scripted.on("WatchReport", [admin.WatchReportResponse(report=busy_report())] * 2)
     done = against("status", "--watch", "-o", "table")
     assert done.exit_code == 3, done.err
-    assert "pressure 1.50" in done.out
+    assert done.out.count("pressure 1.50") == 2
 
 
 def test_watched_status_in_a_pipe_says_what_its_figures_are(

@@ -37,9 +37,9 @@ class Terminal:
         os.close(slave)
         self.shown = b""
 
-    def read_until(self, text: bytes) -> None:
-        while text not in self.shown:
-            self._read()
+    def read_until(self, text: bytes, times: int = 1) -> None:
+        while self.shown.count(text) < times:
+            assert self._read(), self.shown
 
     def read_to_the_end(self) -> int:
         while self._read():
@@ -99,3 +99,16 @@ def test_ctrl_c_leaves_the_live_screen_and_the_stream(
     assert LEAVE_ALTERNATE_SCREEN in terminal.shown
     assert b"Traceback" not in terminal.shown
     scripted.expect_cancelled("WatchReport")
+
+
+def test_terminal_that_cannot_redraw_gets_each_screen_below_the_last(
+    scripted: Scripted, terminals: list[Terminal]
+) -> None:
+    live = admin.WatchReportResponse(report=busy_report())
+    scripted.on("WatchReport", [live, live, Scripted.HANG])
+    terminal = Terminal(scripted.address, "status", "--watch", TERM="dumb")
+    terminals.append(terminal)
+    terminal.read_until(b"pressure 1.50", times=2)
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.read_to_the_end() == 130
+    assert b"\x1b" not in terminal.shown

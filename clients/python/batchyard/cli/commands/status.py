@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -67,11 +68,19 @@ def _show(settings: Settings, message: Report) -> None:
 
 
 def _watch_screen(settings: Settings, interval: float, screen: Screen) -> None:
-    """The whole terminal, redrawn with each message of the stream."""
+    """The whole terminal, redrawn with each message; where nothing can be redrawn, all of them."""
     from rich.live import Live
 
     terminal = console()
-    with Live(console=terminal, screen=terminal.is_terminal, auto_refresh=False) as live:
+    if not terminal.is_terminal or terminal.is_dumb_terminal:
+
+        def write(document: Document) -> None:
+            terminal.print(screen(document, height=terminal.height), end="\n\n")
+            sys.stdout.flush()
+
+        ask_admin(settings, lambda admin: _follow(admin, interval, write))
+        return
+    with Live(console=terminal, screen=True, auto_refresh=False) as live:
 
         def draw(document: Document) -> None:
             live.update(screen(document, height=terminal.height), refresh=True)
