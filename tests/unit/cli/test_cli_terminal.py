@@ -112,3 +112,20 @@ def test_terminal_that_cannot_redraw_gets_each_screen_below_the_last(
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.read_to_the_end() == 130
     assert b"\x1b" not in terminal.shown
+
+
+@pytest.mark.parametrize(
+    ("redirection", "exit_code", "words"),
+    [(">/dev/full", 1, "error: the output cannot be written"), (">&-", 0, ""), ("2>&-", 0, "")],
+)
+def test_output_that_goes_nowhere_is_no_traceback(
+    scripted: Scripted, redirection: str, exit_code: int, words: str
+) -> None:
+    scripted.on("GetReport", admin.GetReportResponse(report=busy_report()))
+    command = f"{sys.executable} -m batchyard.cli status --admin-address {scripted.address}"
+    done = subprocess.run(
+        ["sh", "-c", f"exec {command} {redirection}"], stderr=subprocess.PIPE, text=True
+    )
+    assert done.returncode == exit_code, done.stderr
+    assert done.stderr.strip().startswith(words)
+    assert "Traceback" not in done.stderr

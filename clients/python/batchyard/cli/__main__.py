@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 INSTALL_HINT = (
@@ -13,6 +14,9 @@ INSTALL_HINT = (
 
 def main() -> int:
     """Run `batchyard` with the process's arguments; the exit code is the return value."""
+    for name in ("stdout", "stderr"):  # None where the caller has closed it (`>&-`)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     try:
         from batchyard.cli.root import execute
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from batchyard.cli.lazy import Entry, LazyGroup
 from batchyard.cli.options import server_options
 
 _AT = "batchyard.cli.commands."
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 ENTRIES = {
     "dev": Entry(_AT + "dev:dev", "Start a scheduler and agents on this machine, to try things."),
     "demo": Entry(_AT + "demo:demo", "Play a peak of requests and show every decision."),
@@ -77,10 +79,13 @@ def execute(arguments: Sequence[str]) -> int:
         print(error.text(), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of the pipe has gone (`| head`); keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()  # the reader of the pipe has gone (`| head`)
         return failures.FAILURE
     except OSError as fault:
+        if fault.filename is None and fault.errno in _FULL:
+            print(f"error: the output cannot be written: {fault.strerror}", file=sys.stderr)
+            _write_no_more()
+            return failures.FAILURE
         if fault.filename is None:  # no file that somebody named: a fault of ours
             raise
         print(f"error: {printable(str(fault.filename))}: {fault.strerror}", file=sys.stderr)
@@ -92,6 +97,11 @@ def execute(arguments: Sequence[str]) -> int:
         print(f"error: {wrong[0]!a} is not UTF-8, so it can be no name here", file=sys.stderr)
         return failures.USAGE
     return outcome if isinstance(outcome, int) else failures.OK
+
+
+def _write_no_more() -> None:
+    """Keep Python from complaining at exit of what standard output did not take."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_text(argument: str) -> bool:
