@@ -15,6 +15,7 @@ from typing import Final
 from scheduler_service.core import batch_times, records
 from scheduler_service.core.outcomes import AttemptState, NodeAvailability, Reason, RequestClass
 from scheduler_service.core.records import Record
+from scheduler_service.core.relay import Output
 from scheduler_service.core.state import State
 from scheduler_service.core.transitions import move_attempt, move_availability
 from scheduler_service.core.types import NOBODY, Attempt, Drain, Node, Request
@@ -75,14 +76,15 @@ def end(
         request.live.pop(attempt.dispatch_id, None)
         if not request.live:  # what has ended is remembered for long: without a dict of its own
             request.live = NOBODY
-    if state.relay.lanes:
-        state.relay.revoke(attempt.dispatch_id)
+    lane = state.relay.revoke(attempt.dispatch_id) if state.relay.lanes else None
     move_attempt(attempt, how)
     attempt.ended_at = state.now
     attempt.reason = reason
     attempt.message = message
     if attempt.output_tokens and how not in _NOT_WASTED:
         state.totals.wasted_output_tokens += attempt.output_tokens
+    if lane is not None and lane.spoke and not attempt.output_tokens:
+        attempt.output_tokens = _delivered(attempt, lane.output)
     node_id = attempt.engine.node.node_id
     state.records.append(Record(records.ATTEMPT_ENDED, state.now, request, attempt, None, node_id))
     batch = attempt.batch
@@ -91,6 +93,12 @@ def end(
         state.record(records.BATCH_FINISHED, batch=batch, node_id=node_id)
         if batch.atomic:
             batch_times.batch_over(state, batch)
+
+
+def _delivered(attempt: Attempt, output: Output) -> int:
+    """Tokens of this attempt, whose node did not say how many, that its client has been sent."""
+    others = [a for a in attempt.request.attempts if a.output_id == output.output_id]
+    return max(0, output.tokens - sum(a.output_tokens for a in others))
 
 
 def revoke(state: State, attempt: Attempt, how: AttemptState, reason: Reason) -> None:

@@ -128,11 +128,12 @@ class Relay:
             output.speaker = dispatch_id if sole else 0
         self.lanes[dispatch_id] = Lane(dispatch_id, output, attempt, self.fresh)
 
-    def revoke(self, dispatch_id: int) -> None:
-        """Silence it, now and for ever. Unknown ids are ignored."""
+    def revoke(self, dispatch_id: int) -> Lane | None:
+        """Silence it, now and for ever; what it had. Unknown ids are ignored."""
         lane = self.lanes.pop(dispatch_id, None)
         if lane is not None and lane.output.speaker == dispatch_id:
             lane.output.speaker = 0
+        return lane
 
     def accept(
         self, dispatch_id: int, choice: int, channel: int, offset: int, length: int, tokens: int = 0

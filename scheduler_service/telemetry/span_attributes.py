@@ -195,10 +195,10 @@ def _node(facts: NodeFacts | None) -> Attributes:
 
 def of_attempt_end(attempt: Attempt) -> Attributes:
     """Known when it has ended."""
-    return {
-        names.ATTEMPT_OUTCOME: attempt.state.name.lower(),
-        names.OUTPUT_TOKENS: attempt.output_tokens,
-    }
+    found: Attributes = {names.ATTEMPT_OUTCOME: attempt.state.name.lower()}
+    if attempt.output_tokens:  # 0: not known, or none
+        found[names.OUTPUT_TOKENS] = attempt.output_tokens
+    return found
 
 
 def of_batch(batch: Batch) -> Attributes:

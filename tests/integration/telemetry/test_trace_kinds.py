@@ -298,6 +298,7 @@ SAID = [
     ("failed_over", "queue wait", "batchyard.queue.reason", "failover"),
     ("failed_over", "attempt", "batchyard.resume.mode", "continue"),
     ("failed_over", "attempt", "batchyard.resume.bytes", ANY),
+    ("failed_over", "attempt 1", "batchyard.output_tokens", ANY),
     ("failed_over", "schedule", "gen_ai.usage.output_tokens", 30),
     ("hedged", "attempt 2", "batchyard.hedge", True),
     ("hedged", "attempt 1", "batchyard.attempt.outcome", "revoked"),

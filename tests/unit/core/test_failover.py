@@ -260,6 +260,7 @@ def test_only_node_that_can_continue_is_tried_again() -> None:
 
 
 def test_two_losses_in_mid_stream_continue_twice() -> None:
+    """Behaviour 135: each attempt has what it delivered, though only the last node could say."""
     world = World()
     a = world.agent("a")
     request = world.submit(stream=True)
@@ -272,8 +273,10 @@ def test_two_losses_in_mid_stream_continue_twice() -> None:
     b.die()
     world.advance(2.1)
     c.speak(request, 1)
-    c.finish(request)
+    c.finish(request, output_tokens=1)
     assert world.caller(request).text == "aabbbc"
+    assert [a.output_tokens for a in request.attempts] == [2, 3, 1]
+    assert world.scheduler.state.totals.wasted_output_tokens == 0
 
 
 def test_only_attempts_node_is_lost_says_so() -> None:
