@@ -14,11 +14,15 @@ _FULL = re.compile(  # the last one: it waited there for as long as it might
 _CALLERS = frozenset({"INVALID_ARGUMENT", "OUT_OF_RANGE", "FAILED_PRECONDITION"})
 _DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 _RESTRICTED = "protocol is restricted"  # Triton's word for what it lets only some do
+_UNSENT = "Internal error from Core"  # gRPC, of a call that ended before it could be sent
 
 
 def is_denial(code: str, details: str) -> bool:
-    """Whether the server, or a gate before it, does not let this in."""
-    return code in _DENIED or (code == "UNAVAILABLE" and _RESTRICTED in details)
+    """Whether the server, or a gate before it, does not let this in; or it may be so, for it ended
+    the call before it took the request, and gRPC has lost the words.
+    """
+    unsent = code == "INTERNAL" and details == _UNSENT
+    return unsent or code in _DENIED or (code == "UNAVAILABLE" and _RESTRICTED in details)
 
 
 def from_status(code: str, details: str) -> EngineError:
@@ -28,6 +32,8 @@ def from_status(code: str, details: str) -> EngineError:
         return EngineError(
             reason=types_pb2.ERROR_REASON_INVALID_ARGUMENT, message=details[:500], field="request"
         )
+    if code == "INTERNAL" and details == _UNSENT:
+        return unavailable("the server ended the call before it took the request", refused=True)
     if is_denial(code, details):
         return denied(f"the server answered {code}", details[:500])
     if code == "NOT_FOUND":

@@ -175,6 +175,7 @@ async def test_member_that_is_denied_ends_alone_while_others_are_served(
         ("PERMISSION_DENIED", "no"),
         ("UNAUTHENTICATED", "who are you?"),
         ("UNAVAILABLE", "This protocol is restricted, expecting header 'key'"),
+        ("INTERNAL", "Internal error from Core"),  # gRPC's, where the call ended too soon
     ],
 )
 @pytest.mark.parametrize("model", ["double", "words"])
