@@ -17,6 +17,7 @@ from scheduler_service.core.types import SECOND, Attempt, Engine, Node
 
 BACK_OFF: Final = 0.7
 KV_FULL: Final = 0.95  # share of its KV memory
+IDS_MAX: Final = 10  # that one record names
 CLEAN: Final = 10 * SECOND
 
 
@@ -36,10 +37,14 @@ def on_report(state: State, event: ReportReceived) -> None:
     for attempt in list(node.in_flight.values()):
         if attempt.sent_index <= event.items_received and attempt.dispatch_id not in held:
             _heal_lost(state, node, attempt)
-    for ids in event.held.values():
-        for dispatch_id in ids:
-            if dispatch_id not in node.in_flight:
-                _heal_unknown(state, node, dispatch_id)
+    strangers: list[int] = []
+    for engine_id, ids in event.held.items():
+        unknown = [dispatch_id for dispatch_id in ids if dispatch_id not in node.in_flight]
+        if unknown:
+            _heal_unknown(state, node, engine_id, unknown)
+            strangers += unknown
+    if strangers or node.strangers:
+        node.strangers = frozenset(strangers)
     ledger.check_drained(state, node)
 
 
@@ -65,7 +70,10 @@ def _heal_lost(state: State, node: Node, attempt: Attempt) -> None:
     """We think that it runs there, the node does not: free the room, move the work."""
     attempt.engine.healed += 1
     state.totals.healed += 1
-    state.record(records.LEDGER_HEALED, attempt=attempt, node_id=node.node_id, what="lost")
+    state.record(
+        records.LEDGER_HEALED, attempt=attempt, node_id=node.node_id, what="lost",
+        engine=attempt.engine.engine_id, dispatch_ids=[attempt.dispatch_id],
+    )  # fmt: skip
     ledger.settle(state, attempt)
     if attempt.dispatch_id in attempt.request.live:
         message = "its node no longer knows it"
@@ -73,12 +81,23 @@ def _heal_lost(state: State, node: Node, attempt: Attempt) -> None:
         failover.retry(state, attempt)
 
 
-def _heal_unknown(state: State, node: Node, dispatch_id: int) -> None:
-    """The node runs what we do not know of: stop it."""
-    state.totals.healed += 1
-    state.record(records.LEDGER_HEALED, node_id=node.node_id, what="unknown")
+def _heal_unknown(state: State, node: Node, engine_id: str, unknown: list[int]) -> None:
+    """The node runs what we do not know of: have it stopped. One that goes on is told again, and
+    counted once.
+    """
     key = (node.node_id, node.epoch, Reason.REVOKED)
-    state.cancels.setdefault(key, []).append(dispatch_id)
+    state.cancels.setdefault(key, []).extend(unknown)
+    new = [dispatch_id for dispatch_id in unknown if dispatch_id not in node.strangers]
+    if not new:
+        return
+    engine = node.engines.get(engine_id)
+    if engine is not None:
+        engine.healed += len(new)
+    state.totals.healed += len(new)
+    state.record(
+        records.LEDGER_HEALED, node_id=node.node_id, what="unknown", engine=engine_id,
+        items=len(new), dispatch_ids=new[:IDS_MAX],
+    )  # fmt: skip
 
 
 def _load_changed(node: Node, event: ReportReceived) -> bool:

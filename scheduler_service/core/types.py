@@ -431,6 +431,7 @@ class Node:
     state_reason: str = ""
     lost_at: Instant = 0
     trust: Trust = field(default_factory=Trust)
+    strangers: frozenset[int] = frozenset()  # in its last report, and none of ours
 
     @property
     def incarnation(self) -> str:

@@ -208,5 +208,16 @@ REQUESTS: Final[dict[Language, tuple[str, str]]] = {
     "en": ("1 request", "{number} requests"),
     "zh": ("1 个请求", "{number} 个请求"),
 }
+# What was found of a node when its books were corrected, by `what` of the record.
+HEALED: Final[dict[str, dict[Language, str]]] = {
+    "lost": {
+        "en": "it no longer holds an attempt of {request_id}, which goes elsewhere if still wanted",
+        "zh": "它不再持有 {request_id} 的一次尝试；如仍需要，该请求将转到其他节点",
+    },
+    "unknown": {
+        "en": "it holds what is none of ours ({items}), and is told to stop it",
+        "zh": "它持有不属于本调度器的条目（{items}），已要求其停止",
+    },
+}
 # Before what a caller said of a cancellation.
 COLON: Final[dict[Language, str]] = {"en": ": ", "zh": "："}

@@ -110,6 +110,8 @@ def _text(entry: Entry, data: Mapping[str, Any], language: Language) -> str:
         pool=entry.pool,
         count=one if count == 1 else several.format(number=count),
     )
+    if entry.kind == records.LEDGER_HEALED and known.get("what") in texts.HEALED:
+        known["what"] = texts.HEALED[known["what"]][language].format_map(known)
     by_language = texts.TEXTS.get(entry.kind)
     text = by_language[language].format_map(known) if by_language else entry.kind
     if entry.kind == records.CANCELLED and data.get("message"):

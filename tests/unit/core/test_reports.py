@@ -41,7 +41,25 @@ def test_work_that_we_do_not_know_is_stopped() -> None:
     agent.report(held={"e0": [12345]})
     assert agent.cancelled == [12345]
     (healed,) = world.noted("ledger_healed")
-    assert healed.data == {"what": "unknown"}
+    assert healed.data == {
+        "what": "unknown", "engine": "e0", "items": 1, "dispatch_ids": [12345],
+    }  # fmt: skip
+    assert world.scheduler.state.nodes["n0"].engines["e0"].healed == 1
+
+
+def test_what_is_not_ours_is_counted_once_and_stopped_until_it_is_gone() -> None:
+    world = World()
+    agent = world.agent()
+    for _ in range(3):
+        agent.report(held={"e0": [12345]})
+    assert agent.cancelled == [12345] * 3
+    assert world.scheduler.state.totals.healed == 1
+    agent.report(held={"e0": [12345, 12346], "none": [12347]})
+    assert world.scheduler.state.totals.healed == 3
+    agent.report(held={})
+    agent.report(held={"e0": [12345]})
+    assert world.scheduler.state.totals.healed == 4, "it came back"
+    assert [r.data["items"] for r in world.noted("ledger_healed")] == [1, 1, 1, 1]
 
 
 def test_work_sent_after_the_sample_was_taken_is_not_called_lost() -> None:
