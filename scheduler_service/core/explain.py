@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from scheduler_service.core import condition
 from scheduler_service.core.outcomes import RequestClass, RequestState
 from scheduler_service.core.placement import Choice, Fit, objections, room_of
 from scheduler_service.core.state import Pool, State
@@ -51,7 +52,8 @@ class Placed:
 class Waits:
     """What a request waits for, now."""
 
-    # "pool_paused", "behind_others", "no_credit", "loading", "no_node", "no_fit", "retry_later"
+    # "pool_paused", "behind_others", "no_credit", "loading", "engines_unwell", "no_node", "no_fit",
+    # "retry_later"
     code: str
     ahead: int = 0  # that would go first, about
     urgent: tuple[tuple[int, int], ...] = ()  # of them, those of higher priority: (priority, count)
@@ -131,8 +133,15 @@ def _code(request: Request, pool: Pool, found: Sequence[Candidate]) -> str:
     if not request.in_queue:
         return "retry_later"
     if not pool.usable:
-        return "loading" if any(w == "loading" for _, w in pool.unusable) else "no_node"
+        return _why_no_node({word for _, word in pool.unusable})
     words = [c.filtered_by for c in found[: len(pool.usable)]]
     if "" in words:
         return "behind_others"
     return "no_credit" if "no_credit" in words else "no_fit"
+
+
+def _why_no_node(words: set[str]) -> str:
+    """Of engines that have the model and get no work of it, by their words (membership only)."""
+    if condition.LOADING in words or condition.STARTING in words:
+        return "loading"
+    return "engines_unwell" if words & {condition.STALLED, condition.DOWN} else "no_node"

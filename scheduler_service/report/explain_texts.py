@@ -25,6 +25,10 @@ WAITS: Final[dict[str, dict[Language, str]]] = {
         "en": "{pool} is being loaded: it runs when a first request of it was answered.",
         "zh": "{pool} 正在加载，应答第一个预热请求后运行。",
     },
+    "engines_unwell": {
+        "en": "Engines that have {pool} hang or are gone: `batchyard nodes show NODE` says why.",
+        "zh": "装有 {pool} 的推理引擎无响应或已停止：`batchyard nodes show NODE` 会说明原因。",
+    },
     "no_node": {
         "en": "No node takes work for {pool}: start an agent that has it, or uncordon one.",
         "zh": "没有节点为 {pool} 接收工作：请启动装有该模型的代理，或恢复被隔离的节点。",

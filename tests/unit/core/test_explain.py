@@ -95,3 +95,17 @@ def test_what_a_request_waits_for() -> None:
     w.step(ev.NodeCordoned("a", True))
     assert waits(w, second).code == "no_node"
     assert waits(w, second).candidates == [Candidate("a", "e0", "cordoned")]
+
+
+def test_what_is_wrong_with_the_engines_of_a_model_is_what_its_requests_wait_for() -> None:
+    w = World()
+    a, b = w.agent("a"), w.agent("b")
+    a.report(unhealthy={"e0": "stalled"})
+    b.report(unhealthy={"e0": "down"}, down=["e0"])
+    request = w.submit()
+    assert waits(w, request).code == "engines_unwell"
+    assert [c.filtered_by for c in waits(w, request).candidates] == ["stalled", "down"]
+    b.report(unhealthy={"e0": "starting"})
+    assert waits(w, request).code == "loading"
+    b.report()
+    assert explain.waits(w.scheduler.state, request) is None
