@@ -224,6 +224,8 @@ def words(error: BaseException) -> str:
     """What one of SILENT says, in words for people."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return str(error.strerror or error.os_error)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "it does not speak HTTP/1; at a gRPC port: --engine oip, with its `address`"
     return str(error) or "it does not answer in time"
 
 

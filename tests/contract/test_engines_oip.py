@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
-from node_agent.engines.interface import Item, ModelKeeper, ModelRefused
+from node_agent.engines.interface import EngineStartError, Item, ModelKeeper, ModelRefused
 from node_agent.engines.oip import OipEngine
 from node_agent.engines.registry import build_engine
 from tests.unit.engines.oip_server import OipServerDouble, oip_server
@@ -74,6 +74,13 @@ async def test_priority_and_time_go_with_the_call(server: OipServerDouble, bench
     first, second = (request.parameters for request in server.requests)
     assert (first["priority"].int64_param, second["priority"].int64_param) == (1, 9)
     assert first["timeout"].int64_param == 1_500_000
+
+
+async def test_port_at_an_openai_url_is_told_as_one_of_grpc(server: OipServerDouble) -> None:
+    options = {"url": f"http://{server.address}", "start_timeout": "200ms"}
+    wrong = build_engine(engine_id="e", kind="openai", options=options)
+    with pytest.raises(EngineStartError, match="at a gRPC port"):
+        await wrong.start(Bench(wrong, "m").sink)
 
 
 async def test_decoupled_text_streams(bench: Bench) -> None:
