@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ import pytest_asyncio
 
 from batchyard.v1 import inference_pb2, node_service_pb2, types_pb2
 from node_agent.engines.interface import EngineStartError, ModelKeeper, ModelRefused
-from node_agent.engines.openai import OpenaiEngine
-from node_agent.engines.registry import build_engine
+from tests.contract.openai_bench import engine, reason_of, until_health
 from tests.unit.engines.hostile_server import JOINED, TEXT, HostileServer, hostile_server
 from tests.unit.engines.recording_sink import Bench, joined, serving
 
@@ -22,29 +20,12 @@ SERVING = node_service_pb2.ENGINE_HEALTH_SERVING
 STALLED = node_service_pb2.ENGINE_HEALTH_STALLED
 STARTING = node_service_pb2.ENGINE_HEALTH_STARTING
 DOWN = node_service_pb2.ENGINE_HEALTH_DOWN
-QUICK = {"poll_interval": "20ms", "models_interval": "40ms", "trial_interval": "50ms"}
-
-
-def engine(url: str, **options: Any) -> OpenaiEngine:
-    built = build_engine(engine_id="e", kind="openai", options={"url": url, **QUICK, **options})
-    assert isinstance(built, OpenaiEngine)
-    return built
 
 
 @pytest_asyncio.fixture
 async def server() -> AsyncIterator[HostileServer]:
     async with hostile_server() as server:
         yield server
-
-
-async def reason_of(bench: Bench, prompt: str) -> tuple[types_pb2.ErrorReason, bool]:
-    error = (await bench.run(bench.item(prompt))).error
-    assert error is not None
-    return error.reason, error.refused
-
-
-async def until_health(bench: Bench, health: node_service_pb2.EngineHealth) -> None:
-    await bench.sink.until(lambda: bench.engine.load().health == health)
 
 
 async def test_one_url_is_enough(server: HostileServer) -> None:
@@ -484,73 +465,6 @@ async def test_engine_that_hung_and_has_other_models_now_serves_them(
             lambda: bench.engine.load().model_states["other"] == types_pb2.MODEL_STATE_ACTIVE
         )
         assert (await bench.run(bench.item())).error is None
-
-
-@pytest.mark.parametrize(
-    ("status", "words", "health"),
-    [(401, "api_key_file", DOWN), (403, "api_key_file", DOWN), (503, "answered 503", STARTING)],
-)
-async def test_server_that_refuses_our_calls_gets_none_until_it_answers(
-    server: HostileServer, status: int, words: str, health: node_service_pb2.EngineHealth
-) -> None:
-    async with serving(engine(server.url), "m") as bench:
-        server.refuses["m"] = status
-        assert (await reason_of(bench, "x"))[1]
-        await until_health(bench, health)
-        assert words in bench.engine.load().message
-        server.refuses.clear()
-        await until_health(bench, SERVING)
-        assert (await bench.run(bench.item())).error is None
-
-
-async def test_requests_that_are_denied_end_while_others_are_served(server: HostileServer) -> None:
-    """Behaviour 59: the key is asked about once for all of them, and is not at fault."""
-    async with serving(engine(server.url, slots=60), "m") as bench:
-        served = bench.submit(*(bench.item("slow") for _ in range(4)))
-        asked, changes = len(server.bodies), bench.sink.changes
-        for _ in range(2):
-            denied = bench.submit(*(bench.item("403") for _ in range(25)))
-            for dispatch_id in denied:
-                error = (await bench.sink.end(dispatch_id)).error
-                assert error is not None
-                assert error.reason == types_pb2.ERROR_REASON_PERMISSION_DENIED
-                assert not error.refused
-                assert "answered 403" in error.message
-                assert "told to" in error.message
-        assert len(server.bodies) - asked - server.denied < 4 + 25
-        for dispatch_id in served:
-            assert (await bench.sink.end(dispatch_id)).error is None
-        assert (bench.engine.load().health, bench.sink.changes) == (SERVING, changes)
-        moderated = await bench.run(bench.item("moderated", stream=True))
-        assert moderated.error is not None
-        assert moderated.error.reason == types_pb2.ERROR_REASON_PERMISSION_DENIED
-        assert joined(moderated) == TEXT
-
-
-async def test_new_key_is_taken_up_and_no_request_pays_for_it(
-    server: HostileServer, tmp_path: Path
-) -> None:
-    file = tmp_path / "key"
-    file.write_text("old\n")
-    server.key = "old"
-    async with serving(engine(server.url, api_key_file=str(file), slots=8), "m") as bench:
-        (late,) = bench.submit(bench.item("late"))
-        early = bench.submit(*(bench.item("slow") for _ in range(4)))
-        await bench.sink.until(lambda: server.open == 5)
-        server.key = "new"
-        outcomes = [await reason_of(bench, "hello") for _ in range(3)]
-        await until_health(bench, DOWN)
-        outcomes.append(await reason_of(bench, "hello"))
-        assert set(outcomes) == {(types_pb2.ERROR_REASON_ENGINE_UNAVAILABLE, True)}
-        file.write_text("new\n")
-        await until_health(bench, SERVING)
-        assert (await bench.run(bench.item())).error is None
-        server.may_deny.set()  # what went out with the old key is no other's fault
-        error = (await bench.sink.end(late)).error
-        assert error is not None
-        assert (error.reason, error.refused) == outcomes[0]
-        for dispatch_id in early:
-            assert (await bench.sink.end(dispatch_id)).error is None
 
 
 async def test_server_that_became_another_between_two_looks_is_noticed(
