@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scheduler_service.core import batch_times
+from scheduler_service.core.batch_times import BatchTime
 from scheduler_service.core.interfaces import BatchView, WaitUntil
 from scheduler_service.core.placement import room_of
 from scheduler_service.core.queues import Walk
@@ -65,11 +66,11 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
     there, so that the next one begins with it.
     """
     engine = batch.engine
-    rules = engine.spec.rules
     room = min(batch.inputs_max, room_of(state, engine))
-    clock = _Deadlines(state.now, batch)
-    first: Request | None = None
-    shortest = longest = 0
+    company = _Company(state, batch)
+    time = engine.batch_times.get(batch.model) if batch.reserve else None
+    clock = _Deadlines(state.now, batch.reserve, time) if time is not None else None
+    begun = False
     looks = MAX_LOOKS * room
     while room > 0 and looks > 0:
         request = walk.peek()
@@ -77,28 +78,17 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
             return
         looks -= 1
         inputs = engine.charge_of(request)
-        if first is None:  # the head goes, whatever the size limit says
+        if not begun:  # the head goes, whatever the size limit says
             room = max(room, min(inputs, engine.max_batch, room_of(state, engine)))
             batch.inputs_max = max(batch.inputs_max, room)
-        length = (request.traits or _UNKNOWN).length
-        low = min(shortest, length) if first else length
-        high = max(longest, length)
-        fits = inputs <= room and (
-            first is None  # it was placed here already
-            or (
-                _passes(state, request, engine)
-                and engine.takes_tokens_of(request)
-                and alike(rules, first, request)
-                and _shape_fits(rules, low, high, batch)
-            )
-        )
-        if fits and not clock.takes(request, inputs):
+        fits = inputs <= room and (not begun or company.suits(request))
+        if fits and clock is not None and not clock.takes(request, inputs):
             if clock.over:
                 return
             fits = False
         if fits:
-            first = first or request
-            shortest, longest = low, high
+            begun = True
+            company.join(request)
             room -= inputs
             yield request
             if engine.node.trust.on_probation:
@@ -110,43 +100,88 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
             walk.skip(request)
 
 
+class _Company:
+    """Those in a batch that is being filled, and who can run beside them. What its engine asks
+    nothing about costs nothing: it is looked at for each member of each batch.
+    """
+
+    __slots__ = (
+        "_batch", "_engine", "_first", "_limited", "_longest", "_same", "_shaped", "_shortest",
+        "_why_not",
+    )  # fmt: skip
+
+    def __init__(self, state: State, batch: Batch) -> None:
+        rules = batch.engine.spec.rules
+        self._batch = batch
+        self._engine = batch.engine
+        self._why_not = [each.why_not for each in state.policies.filters]
+        self._limited = batch.engine.credit_tokens is not None
+        self._same = bool(rules.equal)
+        self._shaped = bool(rules.max_length_ratio or rules.max_tokens or batch.length_ratio)
+        self._first: Request | None = None
+        self._shortest = self._longest = 0  # inputs
+
+    def suits(self, request: Request) -> bool:
+        """Whether the engine can take it, and run it beside those that are in."""
+        engine, first = self._engine, self._first
+        assert first is not None, "the head was placed here"
+        for why_not in self._why_not:
+            if why_not(request, engine) is not None:
+                return False
+        if self._limited and not engine.takes_tokens_of(request):
+            return False
+        if self._same and not alike(engine.spec.rules, first, request):
+            return False
+        return not self._shaped or self._shape_fits((request.traits or _UNKNOWN).length)
+
+    def join(self, request: Request) -> None:
+        """It is in."""
+        first, self._first = self._first, self._first or request
+        if self._shaped:
+            length = (request.traits or _UNKNOWN).length
+            self._shortest = min(self._shortest, length) if first else length
+            self._longest = max(self._longest, length)
+
+    def _shape_fits(self, length: int) -> bool:
+        """Whether padding stays within the limits if one of this length joins."""
+        rules, batch = self._engine.spec.rules, self._batch
+        shortest, longest = min(self._shortest, length), max(self._longest, length)
+        ratio = 0.0 if rules.max_length_ratio or not shortest else batch.length_ratio
+        if ratio and longest > ratio * max(SHORT, shortest):
+            return False
+        if rules.max_length_ratio and longest > rules.max_length_ratio * max(1, shortest):
+            return False
+        return not rules.max_tokens or longest * (len(batch.attempts) + 1) <= rules.max_tokens
+
+
 class _Deadlines:
     """The deadlines of a batch that is being filled."""
 
-    __slots__ = ("_batch", "_earliest", "_now", "_time", "inputs", "over")
+    __slots__ = ("_earliest", "_inputs", "_now", "_reserve", "_time", "over")
 
-    def __init__(self, now: Instant, batch: Batch) -> None:
-        self._batch = batch
+    def __init__(self, now: Instant, reserve: float, time: BatchTime) -> None:
         self._now = now
-        self._time = batch.engine.batch_times.get(batch.model)
+        self._reserve = reserve
+        self._time = time
         self._earliest = NEVER
-        self.inputs = 0
+        self._inputs = 0
         self.over = False  # nobody can join any more
 
     def takes(self, request: Request, inputs: int) -> bool:
         """Whether it may join without making itself or an earlier one late; if so it is in."""
-        if self._batch.reserve and self._time is not None:
-            if self.inputs and self._ends(self.inputs + inputs) > self._earliest:
+        if self._inputs and self._ends(self._inputs + inputs) > self._earliest:
+            self.over = True
+            return False
+        if request.deadline < NEVER and self._ends(inputs) <= request.deadline:
+            if self._inputs and self._ends(self._inputs + inputs) > request.deadline:
                 self.over = True
                 return False
-            if request.deadline < NEVER and self._ends(inputs) <= request.deadline:
-                if self.inputs and self._ends(self.inputs + inputs) > request.deadline:
-                    self.over = True
-                    return False
-                self._earliest = min(self._earliest, request.deadline)
-        self.inputs += inputs
+            self._earliest = min(self._earliest, request.deadline)
+        self._inputs += inputs
         return True
 
     def _ends(self, inputs: int) -> Instant:
-        assert self._time is not None
-        return self._now + int(self._batch.reserve * self._time.expect(inputs))
-
-
-def _passes(state: State, request: Request, engine: Engine) -> bool:
-    for each in state.policies.filters:  # noqa: SIM110 - `all` takes twice as long, for each member
-        if each.why_not(request, engine) is not None:
-            return False
-    return True
+        return self._now + int(self._reserve * self._time.expect(inputs))
 
 
 def alike(rules: BatchRules, one: Request, other: Request) -> bool:
@@ -170,13 +205,3 @@ def alike(rules: BatchRules, one: Request, other: Request) -> bool:
         if not same:
             return False
     return True
-
-
-def _shape_fits(rules: BatchRules, shortest: int, longest: int, batch: Batch) -> bool:
-    """Whether padding stays within the limits if one more joins."""
-    ratio = 0.0 if rules.max_length_ratio or not shortest else batch.length_ratio
-    if ratio and longest > ratio * max(SHORT, shortest):
-        return False
-    if rules.max_length_ratio and longest > rules.max_length_ratio * max(1, shortest):
-        return False
-    return not rules.max_tokens or longest * (len(batch.attempts) + 1) <= rules.max_tokens

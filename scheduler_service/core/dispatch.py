@@ -127,15 +127,11 @@ def _dispatch(
                 skips += 1
                 continue
         if choice.engine.spec.mode is _STATIC:
-            formed = batching.form(state, pool, choice.engine)
-            if isinstance(formed, WaitUntil):
-                state.timers.set(("batch", pool.model), formed.at)
-            else:
-                _fill(state, formed, walk)
-                if formed.attempts:
-                    explain.note(state, formed.attempts[0], choice, pool)
-                attempts.send(state, formed)
-                more = True
+            if _send_static(state, pool, choice, walk):
+                engines.took(choice.engine)
+                more = one_batch or engines.may_have_room
+                if not more:
+                    continue  # who is next waits, and what follows from that is seen now
             break
         batch = _open_batch(state, choice.engine, pool.model, outbox)
         explain.note(state, _assign(state, request, walk, batch), choice, pool)
@@ -165,10 +161,19 @@ def _open_batch(state: State, engine: Engine, model: str, outbox: _Outbox) -> Ba
     return batch
 
 
-def _fill(state: State, batch: Batch, walk: Walk) -> None:
-    """Take the head and all that may share its static batch."""
+def _send_static(state: State, pool: Pool, choice: placement.Choice, walk: Walk) -> bool:
+    """Send the head and all that may share its batch, unless others are waited for."""
+    assert choice.engine is not None
+    batch = batching.form(state, pool, choice.engine)
+    if isinstance(batch, WaitUntil):
+        state.timers.set(("batch", pool.model), batch.at)
+        return False
     for request in batching.members(state, batch, walk):
         _assign(state, request, walk, batch)
+    if batch.attempts:
+        explain.note(state, batch.attempts[0], choice, pool)
+    attempts.send(state, batch)
+    return True
 
 
 def _assign(state: State, request: Request, walk: Walk | None, batch: Batch) -> Attempt:

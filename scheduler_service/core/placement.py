@@ -138,6 +138,11 @@ class Placement:
         """Inputs that may be sent now, over all engines."""
         return sum(self._room.values())
 
+    @property
+    def may_have_room(self) -> bool:
+        """Whether any engine has; of a large pool that is not known."""
+        return not self._room or any(room > 0 for room in self._room.values())
+
     def took(self, engine: Engine) -> None:
         """The engine was sent a request: its room and its scores are others now."""
         if not self._room:

@@ -339,6 +339,10 @@ class Walk:
         if band is not None:
             band.take(request, floor=self.floor)
             request.paid = True
+            heads = self._heads
+            if len(heads) == 1 and heads[0][3] is band:
+                self._renew_only(band)
+                return
         self._renew(request, band)
 
     def skip(self, request: Request) -> None:

@@ -202,7 +202,7 @@ class State:
         self.cancels: dict[tuple[str, int, Reason], list[int]] = {}  # of this step, by session
         self.commands: list[Command] = []
         self.records: list[Record] = []
-        self._counter = 0  # dispatch, output and batch ids
+        self._counter = settings.term << TERM_SHIFT  # the last dispatch, output or batch id
         self._place = 0
         for model in sorted(settings.known_models):
             self.pool(model)
@@ -248,7 +248,7 @@ class State:
     def new_id(self) -> int:
         """An id that no other term and no earlier call gave."""
         self._counter += 1
-        return self.settings.term << TERM_SHIFT | self._counter
+        return self._counter
 
     def skip_ids(self, former: State) -> None:
         """Never give an id that `former` gave."""
