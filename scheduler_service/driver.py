@@ -58,6 +58,7 @@ class Driver:
         self.faults = 0
         self._execute = execute
         self._observers = list(observers)
+        self._later: list[Observe] = []
         self._faulty: list[Observe] = []  # observers that have raised
         self._on_fault = on_fault
         self._max_events = max_events
@@ -70,6 +71,7 @@ class Driver:
         self._gather_timer: asyncio.TimerHandle | None = None  # while the turn waits for more
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
+        self._records: list[Record] = []  # that those who are shown later were not shown yet
         self._closed = False
 
     def post(self, event: Event) -> None:
@@ -103,9 +105,11 @@ class Driver:
         """Take a turn though nothing happened: the core arms its own timers."""
         self._schedule()
 
-    def observe(self, observer: Observe) -> None:
-        """Hand all further records to `observer`, too."""
-        self._observers.append(observer)
+    def observe(self, observer: Observe, *, later: bool = False) -> None:
+        """Hand all further records to `observer`, too; `later`: not before what the turn commanded
+        is on its way. For those on whose word nothing waits: an engine may stand idle meanwhile.
+        """
+        (self._later if later else self._observers).append(observer)
 
     def close(self) -> None:
         """No further turns; what is still in the inbox is dropped."""
@@ -113,6 +117,7 @@ class Driver:
         for timer in (self._timer, self._gather_timer):
             if timer is not None:
                 timer.cancel()
+        self._tell_later()
 
     def _schedule(self) -> None:
         if not self._turn_due:
@@ -136,6 +141,7 @@ class Driver:
         self._gather_timer = None
         if self._closed:
             return
+        self._tell_later()  # a further step may change what the records tell of
         inbox = self._inbox
         happened = [inbox.popleft() for _ in range(min(len(inbox), self._max_events))]
         try:
@@ -155,10 +161,20 @@ class Driver:
         else:
             for observer in self._observers:
                 self._tell(observer, records)
+            if records and self._later:
+                self._records = records
+                self._loop.call_soon(self._tell_later)
         if inbox and not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._turn)
         self._arm()
+
+    def _tell_later(self) -> None:
+        """Tell those of the last turn who are told later, unless they know already."""
+        if self._records:
+            records, self._records = self._records, []
+            for observer in self._later:
+                self._tell(observer, records)
 
     def _tell(self, observer: Observe, records: Sequence[Record]) -> None:
         try:

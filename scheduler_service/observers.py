@@ -82,9 +82,9 @@ class Observers:
             self.tracer, self.on_entry, self.begin_call = tracer, tracer.on_entry, tracer.begin_call
             self._requests = tracer
         driver.observe(self.eventlog)
-        driver.observe(self.statistics)
+        driver.observe(self.statistics, later=True)
         if log_requests:
-            driver.observe(RequestLog(log_requests, lambda: self.statistics.totals()))
+            driver.observe(RequestLog(log_requests, lambda: self.statistics.totals()), later=True)
 
     def start(self, reports: ReportBuilder) -> None:
         """Sample, measure, and send metrics where that is wanted."""

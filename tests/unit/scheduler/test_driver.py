@@ -233,6 +233,39 @@ async def test_observer_that_fails_is_told_of_once_and_changes_nothing(
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
+async def test_what_was_commanded_leaves_before_those_are_told_on_whom_nothing_waits() -> None:
+    order: list[str] = []
+    bench = Bench(observers=[lambda _records: order.append("told at once")])
+    bench.driver.observe(lambda _records: order.append("told later"), later=True)
+    loop = asyncio.get_running_loop()
+    carry_out = bench.driver._execute
+
+    def execute(commands: Sequence[Command]) -> None:
+        loop.call_soon(order.append, "written")  # as a session's writer does
+        carry_out(commands)
+
+    bench.driver._execute = execute
+    bench.driver.submit(request(1))
+    await bench.turn()
+    await asyncio.sleep(0)
+    assert order == ["told at once", "written", "told later"]
+
+
+async def test_each_turn_is_told_of_before_the_next_one_changes_anything() -> None:
+    told: list[int] = []
+    bench = Bench(max_events=1)
+    bench.driver.observe(lambda _records: told.append(len(bench.core.steps)), later=True)
+    for rid in range(3):
+        bench.driver.submit(request(rid))
+        bench.driver.post(NodesHeard([]))
+    await bench.until(lambda: len(bench.core.steps) == 6)
+    assert told[:2] == [1, 3], "those turns have records"
+    bench.driver.submit(request(9))
+    await bench.turn()
+    bench.driver.close()
+    assert told[-1] == len(bench.core.steps), "the last ones are not lost"
+
+
 async def test_closed_driver_takes_no_turn() -> None:
     bench = Bench()
     bench.driver.submit(request(1, deadline=Clock().now() + 5 * MILLISECOND))
