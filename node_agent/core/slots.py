@@ -123,12 +123,13 @@ class EngineSlots:
             self.waiting.extend(Group([held], atomic=False) for held in members)
             return
         largest = self._largest_batch
-        group = Group([], atomic=True)
+        group, inputs = Group([], atomic=True), 0
         for held in members:
-            if group.members and group.inputs + held.item.inputs > largest:
+            if group.members and inputs + held.item.inputs > largest:
                 self.waiting.append(group)
-                group = Group([], atomic=True)
+                group, inputs = Group([], atomic=True), 0
             group.members.append(held)
+            inputs += held.item.inputs
         if group.members:
             self.waiting.append(group)
 

@@ -6,6 +6,8 @@ started          prefill_at      first token                           end_at
 
 from __future__ import annotations
 
+import math
+
 from batchyard.v1 import inference_pb2, types_pb2
 from node_agent.engines.interface import EngineError, Item, Result
 from node_agent.engines.simulated_directives import Fate
@@ -46,10 +48,6 @@ class Run:
         if self.plan.fate is Fate.FINISH:
             return self.end_at
         return self.prefill_at + self.step_s * self.plan.fate_after
-
-    def ends_by(self, now: float) -> bool:
-        """Whether it has come to its end and will say so."""
-        return self.plan.fate in _TOLD and self.final_at <= now
 
     def next_at(self) -> float:
         """Return the time of its next event."""
@@ -97,9 +95,10 @@ class Run:
 class Group:
     """Runs that start together: a static batch, or one item of a continuous engine."""
 
-    __slots__ = ("freed", "inputs", "runs")
+    __slots__ = ("_over_at", "freed", "inputs", "runs")
 
     def __init__(self, runs: list[Run]) -> None:
+        self._over_at: float | None = None
         self.freed = False  # it has ended and holds nothing; its results follow
         self.runs: list[Run] = []
         self.inputs = 0
@@ -128,11 +127,26 @@ class Group:
             run.prefill_at = prefill_at
             run.step_s = step_s
             run.end_at = end_at
+        self._over_at = self._when_over()
+
+    def over_by(self, now: float) -> bool:
+        """Whether all its runs have come to their ends and will say so. Known from the start: it is
+        asked while the engine waits for its next batch.
+        """
+        if self._over_at is None:
+            self._over_at = self._when_over()
+        return self._over_at <= now
+
+    def _when_over(self) -> float:
+        if not all(run.plan.fate in _TOLD for run in self.runs):
+            return math.inf
+        return max((run.final_at for run in self.runs), default=math.inf)
 
     def drop(self, run: Run) -> None:
         """Take a run out that has ended."""
         self.runs.remove(run)
         self.inputs -= run.plan.inputs
+        self._over_at = None
 
 
 def _whole_outputs(plan: Plan) -> list[inference_pb2.Output]:

@@ -151,7 +151,7 @@ class Turns:
             return False
         group = agenda[0][2].group
         assert group is not None
-        if group.freed or not group.runs or not all(run.ends_by(now) for run in group.runs):
+        if group.freed or not group.over_by(now):
             return False
         group.freed = True
         self.held_inputs -= group.inputs
