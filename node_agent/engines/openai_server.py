@@ -268,7 +268,10 @@ class OpenaiServer:
             elif due and not await self.models.list_again(now):
                 self.doubted = True  # another one, that came too quickly to be missed
         except SILENT as error:
-            log.info("openai engine: %s", words(error), extra={"event": "engine_changed"})
+            if words(error) not in self.message:  # else it was told already
+                level = logging.WARNING if isinstance(error, KeyRefused) else logging.INFO
+                extra = {"event": "engine_changed"}
+                log.log(level, "openai engine: %s", words(error), extra=extra)
             if self.doubted and isinstance(error, TimeoutError):
                 self.suspect_hang()
             elif self.doubted or isinstance(error, KeyRefused):

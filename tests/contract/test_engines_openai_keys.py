@@ -47,13 +47,22 @@ async def test_trial_of_an_engine_that_hung_tells_of_a_refused_key(server: Hosti
     [(401, "api_key_file", DOWN), (403, "api_key_file", DOWN), (503, "answered 503", STARTING)],
 )
 async def test_server_that_refuses_our_calls_gets_none_until_it_answers(
-    server: HostileServer, status: int, words: str, health: node_service_pb2.EngineHealth
+    server: HostileServer,
+    status: int,
+    words: str,
+    health: node_service_pb2.EngineHealth,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """The log says so once, however often it is tried."""
+    caplog.set_level("INFO", "node_agent.engines.openai_server")
     async with serving(engine(server.url), "m") as bench:
         server.refuses["m"] = status
         assert (await reason_of(bench, "x"))[1]
         await until_health(bench, health)
         assert words in bench.engine.load().message
+        asked = server.refused
+        await bench.sink.until(lambda: server.refused > asked + 3)
+        assert [words in record.getMessage() for record in caplog.records] == [True]
         server.refuses.clear()
         await until_health(bench, SERVING)
         assert (await bench.run(bench.item())).error is None

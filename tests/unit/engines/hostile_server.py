@@ -41,6 +41,7 @@ class HostileServer:
         self.metrics = ""  # what it tells of its load; empty: the truth
         self.usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 11}
         self.refuses: dict[str, int] = {}  # status of every answer, by model
+        self.refused = 0  # so often
         self.key = ""  # without it nobody is let in; empty: no key is asked for
         self.vectors: list[list[float]] | None = None  # None: one for each text
         self.bodies: list[dict[str, Any]] = []
@@ -126,6 +127,7 @@ class HostileServer:
         if body.get("priority") and not self.takes_priority:
             return _error(400, "priority is not supported")
         if body["model"] in self.refuses:
+            self.refused += 1
             return _error(self.refuses[body["model"]], "told to")
         if body["model"] not in [row["id"] for row in self.models]:
             return _error(404, f"The model `{body['model']}` does not exist.")
