@@ -9,7 +9,7 @@ import sys
 import service_kit.before_grpc  # noqa: F401 # first, for what it sets
 from node_agent import arguments, config_sources, serve
 from node_agent.app import EXIT_USAGE
-from service_kit import config_show, logs
+from service_kit import config_show, logs, quiet_start
 from service_kit.event_loop import loop_factory
 
 
@@ -37,4 +37,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quiet_start.over(main))

@@ -7,7 +7,7 @@ import sys
 
 import service_kit.before_grpc  # noqa: F401 # first, for what it sets
 from scheduler_service import arguments, config_sources, doctor, serve
-from service_kit import config_show, logs
+from service_kit import config_show, logs, quiet_start
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,4 +36,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quiet_start.over(main))

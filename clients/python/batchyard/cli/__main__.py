@@ -24,6 +24,8 @@ def main() -> int:
             raise
         print(INSTALL_HINT.format(missing=error.name), file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # while it loads
+        return 130
     return execute(sys.argv[1:])
 
 
