@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from batchyard.cli.commands.dev import ready_text
 from batchyard.cli.dev import engines
 from batchyard.cli.dev.child import Child
 from batchyard.cli.dev.ports import HOST, Ports, require_free
@@ -219,3 +220,15 @@ def test_engine_is_simulated_and_says_why_where_the_model_is_missing(
 def test_bounds_without_autoscale_are_a_usage_error(cli: Cli) -> None:
     assert cli("dev", "--max", "4").exit_code == 2
     assert cli("dev", "--autoscale", "--min", "3", "--max", "2").exit_code == 2
+
+
+def test_what_to_type_next_works_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [".venv/bin/batchyard", "dev"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "\n  .venv/bin/batchyard run " in ready_text(Ports(7610), ["n1"])
+    program = tmp_path / "batchyard"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert "\n  batchyard run " in ready_text(Ports(7610), ["n1"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -147,7 +149,7 @@ class _Dev:
                 }
             )
             return
-        print(_ready_text(self.ports, self.nodes), flush=True)
+        print(ready_text(self.ports, self.nodes), flush=True)
 
     def _on_line(self, name: str, line: str) -> None:
         """Logs of the children: prefixed with --verbose, kept for errors without."""
@@ -173,7 +175,8 @@ class _Dev:
         self.stop.set()
 
 
-def _ready_text(ports: Ports, nodes: list[str]) -> str:
+def ready_text(ports: Ports, nodes: list[str]) -> str:
+    """Where it is, and what to try."""
     lines = [
         "",
         "Batchyard is running." + (f" Nodes: {', '.join(nodes)}" if nodes else ""),
@@ -186,9 +189,17 @@ def _ready_text(ports: Ports, nodes: list[str]) -> str:
     ]
     if ports.base != DEFAULT_BASE:
         lines.append(f"  export BATCHYARD_ADDRESS={HOST}:{ports.client}")
+    program = _as_typed()
     lines += [
-        '  batchyard run "Why is the sky blue?" --stream',
-        "  batchyard status --watch",
+        f'  {program} run "Why is the sky blue?" --stream',
+        f"  {program} status --watch",
         "Ctrl-C stops it all.",
     ]
     return "\n".join(lines)
+
+
+def _as_typed() -> str:
+    """What another terminal can type for `batchyard`: its path, where it is not on PATH."""
+    if shutil.which("batchyard") or Path(sys.argv[0]).name != "batchyard":
+        return "batchyard"
+    return shlex.quote(sys.argv[0])
