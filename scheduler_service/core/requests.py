@@ -188,7 +188,8 @@ def _displace(state: State, request: Request) -> bool:
     finish(
         state, last, Outcome.FAILED, Reason.SHED,
         f"the queue is full and a request of priority {request.priority} came",
-        retry_after=pool.drain.retry_after(waiting, 0.1), metadata={"queueDepth": str(waiting)},
+        retry_after=pool.drain.retry_after(waiting, 0.1),
+        metadata={"queueDepth": str(waiting), "priority": str(request.priority)},
     )  # fmt: skip
     return True
 
@@ -307,10 +308,11 @@ def _on_wait(state: State, request: Request) -> None:
     waited = request.waited(state.now)
     if waited >= request.max_wait + request.wait_forgiven:
         if not degrade(state, request, "max_wait"):
+            waited_ms = str(waited // MILLISECOND)
             finish(
                 state, request, Outcome.EXPIRED, Reason.MAX_WAIT_EXCEEDED,
-                f"waited {waited // MILLISECOND} ms, the longest it allows",
-                metadata={"queueDepth": str(len(pool.queue))},
+                f"waited {waited_ms} ms, the longest it allows",
+                metadata={"queueDepth": str(len(pool.queue)), "waitedMs": waited_ms},
             )  # fmt: skip
         return
     if waited >= request.degrade_after and degrade(state, request, "overload"):

@@ -23,7 +23,11 @@ def unreachable(
         f"it has {left_ms} ms and would take about {wait_ms} ms of waiting "
         f"and {service_ms} ms of work",
         None,
-        {"estimatedWaitMs": str(wait_ms), "estimatedServiceMs": str(service_ms)},
+        {
+            "remainingMs": str(left_ms),
+            "estimatedWaitMs": str(wait_ms),
+            "estimatedServiceMs": str(service_ms),
+        },
     )
 
 

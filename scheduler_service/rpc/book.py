@@ -267,6 +267,7 @@ def _check_same(known: bytes, known_hash: bytes, given: bytes, key: Key) -> None
         f"request id {key[2]!r} is taken by a request with another body",
         field="request_id",
         reason=Reason.REQUEST_ID_CONFLICT,
+        metadata={"requestId": key[2]},
     )
 
 

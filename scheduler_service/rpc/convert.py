@@ -97,7 +97,10 @@ class Converter:
             raise Refused(
                 f"the request has {len(data)} bytes; at most {limits.max_request_bytes}",
                 reason=Reason.REQUEST_TOO_LARGE,
-                metadata={"limitBytes": str(limits.max_request_bytes)},
+                metadata={
+                    "limitBytes": str(limits.max_request_bytes),
+                    "requestBytes": str(len(data)),
+                },
             )
         parsed = self._cast(data, rid, now) or self._read(data, rid, now)
         request = parsed.request

@@ -151,7 +151,8 @@ def too_large(size: int, most: int) -> types_pb2.Error:
     a stored one would stand before all that come after it.
     """
     text = f"the result has {size} bytes, above the {most} that a message may have: ask for less"
-    return status.error(Reason.REQUEST_TOO_LARGE, text, metadata={"limitBytes": str(most)})
+    metadata = {"limitBytes": str(most), "resultBytes": str(size)}
+    return status.error(Reason.REQUEST_TOO_LARGE, text, metadata=metadata)
 
 
 def failed(error: types_pb2.Error, request_id: str = "") -> bytes:

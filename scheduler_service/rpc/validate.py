@@ -116,6 +116,7 @@ def _priority(value: int, _limits: Limits) -> None:
         raise Refused(
             f"priority is {value}; it must be 1..10, 10 = most urgent, 0 = the default",
             field="priority",
+            metadata={"value": str(value)},
         )
 
 
@@ -162,6 +163,7 @@ def _failover(policy: inference_pb2.FailoverPolicy, _limits: Limits) -> None:
         raise Refused(
             f"failover.resume_mode {policy.resume_mode} is not known here",
             field="failover.resume_mode",
+            metadata={"value": str(policy.resume_mode)},
         )
 
 
@@ -190,6 +192,7 @@ def _turn(turn: inference_pb2.ChatMessage, where: str) -> None:
         raise Refused(
             f"role must be one of {', '.join(sorted(_ROLES))}; it is {turn.role[:64]!r}",
             field=f"{where}.role",
+            metadata={"value": turn.role[:64]},
         )
     said = bool(turn.tool_calls)
     for at, part in enumerate(turn.parts):
@@ -364,7 +367,10 @@ def _in_range(value: float, bounds: tuple[float, float, bool], field: str) -> No
     # Written so that NaN, for which every comparison is false, is refused.
     if not (least <= value <= most) or (value == least and not closed):
         edge = "" if closed else "above "
-        raise Refused(f"{field} is {value}; it must be {edge}{least:g}..{most:g}", field=field)
+        raise Refused(
+            f"{field} is {value}; it must be {edge}{least:g}..{most:g}",
+            field=field, metadata={"value": str(value)},
+        )  # fmt: skip
 
 
 def _json(text: str, field: str, limits: Limits, kind: type | tuple[type, ...]) -> None:

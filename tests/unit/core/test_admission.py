@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from scheduler_service.core import events as ev
@@ -92,6 +94,8 @@ def test_deadline_out_of_reach_is_refused_at_once() -> None:
     result = world.result(request)
     assert (result.outcome, result.reason) == (Outcome.REJECTED, Reason.DEADLINE_UNREACHABLE)
     assert int(result.metadata["estimatedWaitMs"]) > 3_000
+    numbers = re.findall(r"\d+", result.message)
+    assert set(numbers) == set(result.metadata.values()), "a program need not read the message"
     assert result.retry_after is None
 
 

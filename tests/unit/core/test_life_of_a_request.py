@@ -216,6 +216,7 @@ def test_max_wait_counts_over_all_stays_in_the_queue() -> None:
     world.advance(0.2)
     result = world.result(request)
     assert (result.outcome, result.reason) == (Outcome.EXPIRED, Reason.MAX_WAIT_EXCEEDED)
+    assert result.metadata["waitedMs"] in result.message
     assert 3 * SECOND <= request.queue_time < 3.01 * SECOND
 
 

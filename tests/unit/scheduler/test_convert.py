@@ -194,3 +194,21 @@ def test_samples_are_of_the_right_fields() -> None:
         if f.type != FieldDescriptor.TYPE_MESSAGE
     }
     assert scalar <= set(SAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "variable", "value"),
+    [
+        ({"priority": 11}, "value", "11"),
+        ({"params": pb.GenerationParams(top_p=2)}, "value", "2.0"),
+        ({"failover": pb.FailoverPolicy(resume_mode=99)}, "value", "99"),
+        ({"text": pb.TextInput(prompt="x" * (5 << 20))}, "requestBytes", "5242894"),
+    ],
+)
+def test_what_a_refusal_names_is_there_for_programs_too(
+    wrong: dict[str, Any], variable: str, value: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        parsed(model="m", **wrong)
+    assert caught.value.error.metadata[variable] == value
+    assert value in caught.value.error.message
