@@ -368,7 +368,7 @@ def _in_range(value: float, bounds: tuple[float, float, bool], field: str) -> No
     if not (least <= value <= most) or (value == least and not closed):
         edge = "" if closed else "above "
         raise Refused(
-            f"{field} is {value}; it must be {edge}{least:g}..{most:g}",
+            f"{field} is {value}; it must be {edge}{least:g}..{most:.10g}",
             field=field, metadata={"value": str(value)},
         )  # fmt: skip
 

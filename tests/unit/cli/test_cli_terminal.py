@@ -122,9 +122,11 @@ def test_output_that_goes_nowhere_is_no_traceback(
     scripted: Scripted, redirection: str, exit_code: int, words: str
 ) -> None:
     scripted.on("GetReport", admin.GetReportResponse(report=busy_report()))
-    command = f"{sys.executable} -m batchyard.cli status --admin-address {scripted.address}"
+    command = ["-m", "batchyard.cli", "status", "--admin-address", scripted.address]
     done = subprocess.run(
-        ["sh", "-c", f"exec {command} {redirection}"], stderr=subprocess.PIPE, text=True
+        ["sh", "-c", f'exec "$0" "$@" {redirection}', sys.executable, *command],
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert done.returncode == exit_code, done.stderr
     assert done.stderr.strip().startswith(words)
