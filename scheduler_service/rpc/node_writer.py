@@ -187,7 +187,13 @@ class AgentSession:
 
     def close(self, command: CloseSession) -> None:
         """Say goodbye with the reason and end the stream."""
-        error = status.error(command.reason, command.message)
+        taken = command.reason is Reason.NODE_ID_IN_USE
+        error = status.error(
+            command.reason,
+            command.message,
+            field="hello.node_id" if taken else "",
+            metadata={"nodeId": command.node_id} if taken else None,
+        )
         self.say_goodbye(error, reconnect=command.reconnect)
 
     def say_goodbye(self, error: types_pb2.Error | None, *, reconnect: bool) -> None:

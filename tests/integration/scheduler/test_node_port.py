@@ -118,6 +118,7 @@ async def test_duplicate_node_id_is_refused_while_its_holder_answers(
         answering.cancel()
     assert goodbye.error.reason == types_pb2.ERROR_REASON_NODE_ID_IN_USE
     assert goodbye.error.code == grpc.StatusCode.ALREADY_EXISTS.value[0]
+    assert goodbye.error.field == "hello.node_id"
     assert not goodbye.HasField("reconnect_after")
     assert world.node().boot_id == "boot-1"
     clash = next(r.getMessage() for r in caplog.records if "holds it" in r.getMessage())
