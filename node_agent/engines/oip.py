@@ -128,7 +128,9 @@ class OipEngine(ItemwiseEngine[_Part]):
     def describe(self) -> node_service_pb2.EngineDescriptor:
         models = self._server.models.values()
         largest = max((model.max_batch_size for model in models), default=0)
-        batches = self._options.batch and largest > 1
+        # A stream must not keep the place of a whole batch: beside one, all come by themselves.
+        streams = any(model.decoupled for model in models)
+        batches = self._options.batch and largest > 1 and not streams
         static, continuous = (
             node_service_pb2.ENGINE_MODE_STATIC,
             node_service_pb2.ENGINE_MODE_CONTINUOUS,
@@ -181,11 +183,11 @@ class OipEngine(ItemwiseEngine[_Part]):
         """By the repository of the server (Triton)."""
         await self._server.unload_model(model)
 
-    def submit(self, items: Sequence[Item], *, atomic: bool) -> None:
-        """Run these; an atomic batch in as few calls as its shapes allow."""
+    def submit(self, items: Sequence[Item], *, atomic: bool) -> None:  # noqa: ARG002
+        """Run these, in as few calls as their shapes allow; a batch, or what came in one moment."""
         self._shared = {}
         for item in items:
-            if not (atomic and self._options.batch):
+            if not self._options.batch:
                 self._shared = {}
             self._hold(item)
         self._works.start_waiting()

@@ -43,22 +43,38 @@ def numbers(bench: Bench, *values: int, width: int = 1) -> Item:
 
 async def test_what_it_can_is_found_out(bench: Bench) -> None:
     descriptor = bench.engine.describe()
-    assert descriptor.mode == node_service_pb2.ENGINE_MODE_STATIC
-    assert (descriptor.slots, descriptor.slots_assumed, descriptor.max_batch_size) == (8, True, 4)
+    assert (descriptor.slots, descriptor.slots_assumed) == (8, True)
     assert [(m.model, m.streaming) for m in descriptor.models] == [
         ("double", False),
         ("words", True),
     ]
-    assert list(descriptor.batch_key.equal) == ["input_kind", "tensor_shapes"]
 
 
+async def test_batches_are_wanted_only_where_nothing_streams(server: OipServerDouble) -> None:
+    """A stream would keep the place of a whole batch, and of a batch there may be room for one."""
+    modes = []
+    for names in ({"d": "double"}, {"d": "double", "w": "words"}):
+        options = {"address": server.address, "models": names, "poll_interval": "20ms"}
+        engine = build_engine(engine_id="e", kind="oip", options=options)
+        async with serving(engine, "d"):
+            described = engine.describe()
+            rules = list(described.batch_key.equal)
+            modes.append((described.mode, described.max_batch_size, rules))
+    static, continuous = modes
+    assert static == (node_service_pb2.ENGINE_MODE_STATIC, 4, ["input_kind", "tensor_shapes"])
+    assert continuous == (node_service_pb2.ENGINE_MODE_CONTINUOUS, 0, [])
+
+
+@pytest.mark.parametrize("atomic", [True, False])
 async def test_batch_is_one_call_and_each_gets_its_own_rows(
-    server: OipServerDouble, bench: Bench
+    server: OipServerDouble, bench: Bench, *, atomic: bool
 ) -> None:
-    """Behaviours 13 and 16: up to the model's limit of rows, and only of one shape."""
+    """Behaviours 13 and 16: up to the model's limit of rows, and only of one shape. So is what came
+    in one moment, where batches are not asked for.
+    """
     items = [numbers(bench, 1), numbers(bench, 2, 3), numbers(bench, 7, 8, width=2)]
     items += [numbers(bench, 4), numbers(bench, 5)]
-    ids = bench.submit(*items, atomic=True)
+    ids = bench.submit(*items, atomic=atomic)
     outputs = [(await bench.sink.end(i)).outputs[0].tensors[0] for i in ids]
     assert [o.data for o in outputs] == [b"\2", b"\4\6", b"\x0e\x10", b"\x08", b"\x0a"]
     assert [list(o.shape) for o in outputs] == [[1, 1], [2, 1], [1, 2], [1, 1], [1, 1]]

@@ -16,6 +16,7 @@ from scripts.make_tiny_model import write_tiny_model
 from tests.integration.cluster import Cluster, cluster, until
 from tests.unit.engines.hostile_server import TEXT, hostile_server
 from tests.unit.engines.llamacpp_http import HttpServer, llamacpp_server
+from tests.unit.engines.oip_server import oip_server
 
 pytestmark = pytest.mark.slow
 EXAMPLE = Path(__file__).parents[3] / "examples" / "language_classifier"
@@ -96,6 +97,25 @@ async def test_hanging_engine_is_out_of_service_until_it_answers_a_trial() -> No
         assert (await asyncio.wait_for(work, 30)).node_id == "b"
         server.hangs = False
         await until(lambda: running.healthy("a"), within_s=40)
+
+
+async def test_stream_of_one_model_of_a_triton_holds_up_no_other_work() -> None:
+    """Beside a model that takes batches; there is room for both."""
+    async with oip_server() as server, cluster() as running:
+        options = (f"address={server.address}", "slots=4")
+        flags = [flag for option in options for flag in ("--engine-option", option)]
+        await running.agent_of("a", "--engine", "oip", *flags)
+        stream = asyncio.create_task(running.client.generate("some wait", model="words"))
+        await until(lambda: _runs(running, "a"))
+        request = InferenceRequest(model="double")
+        request.tensors.tensors.add(name="x", datatype="UINT8", shape=[1, 1], data=b"\4")
+        answer = await asyncio.wait_for(running.client.generate(request=request), 20)
+        assert answer.proto.outputs[0].tensors[0].data == b"\x08"
+        assert (await running.client.generate("hello", model="words", timeout=20)).text == "hello"
+        assert not stream.done()
+        stream.cancel()
+        await asyncio.gather(stream, return_exceptions=True)
+        await until(running.idle)
 
 
 async def test_users_own_classifier_is_served_in_batches() -> None:
