@@ -131,3 +131,16 @@ def test_output_that_goes_nowhere_is_no_traceback(
     assert done.returncode == exit_code, done.stderr
     assert done.stderr.strip().startswith(words)
     assert "Traceback" not in done.stderr
+
+
+def test_output_without_utf_8_shows_what_it_can(scripted: Scripted) -> None:
+    scripted.on("GetReport", admin.GetReportResponse(report=busy_report()))
+    command = ["-m", "batchyard.cli", "status", "-o", "table"]
+    done = subprocess.run(
+        [sys.executable, *command, "--admin-address", scripted.address],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "???? 2/4" in done.stdout

@@ -17,6 +17,8 @@ def main() -> int:
     for name in ("stdout", "stderr"):  # None where the caller has closed it (`>&-`)
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    if sys.stdout.encoding != "utf-8":  # what it cannot show becomes a question mark
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         from batchyard.cli.root import execute
     except ModuleNotFoundError as error:
