@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,14 +57,13 @@ def check(state_dir: Path) -> Found:
         raise StoreDamaged(f"there is no store of jobs at {path}")
     found = Found(str(path))
     try:
-        connection = _open(path)
-        check_kind(connection, path)
-        for fault in _faults(connection):
-            found.faults.append(fault)
-            if len(found.faults) == FAULTS_MAX:
-                break
-        _count(connection, found)
-        connection.close()
+        with contextlib.closing(_open(path)) as connection:
+            check_kind(connection, path)
+            for fault in _faults(connection):
+                found.faults.append(fault)
+                if len(found.faults) == FAULTS_MAX:
+                    break
+            _count(connection, found)
     except sqlite3.Error as fault:
         found.faults.append(f"it cannot be read to its end: {fault}")
     return found
@@ -77,7 +77,7 @@ def _open(path: Path) -> sqlite3.Connection:
     connection.execute("BEGIN")
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    except sqlite3.OperationalError as fault:
+    except sqlite3.Error as fault:
         connection.close()
         is_closed = fault.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN
         if not is_closed or path.with_name(f"{path.name}-wal").exists():
