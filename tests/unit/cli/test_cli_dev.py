@@ -201,7 +201,7 @@ def test_taken_port_is_named_with_a_way_out() -> None:
         taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(CliError, match=rf"port {port} \(client\)") as failure:
+        with pytest.raises(CliError, match=rf"\b{port} \(client\)") as failure:
             require_free(Ports(port - 1))
     assert f"--port-base {port + 99}" in failure.value.text()
 
