@@ -35,6 +35,8 @@ _BROKEN = frozenset(
     {"UNAVAILABLE", "CANCELLED", "UNKNOWN", "INTERNAL", "DATA_LOSS", "RESOURCE_EXHAUSTED"}
 )
 
+_UNSAID = "Internal error from Core"  # grpc.aio's, in place of the status that came
+
 
 @dataclass(slots=True, frozen=True)
 class MultiplexerSettings:
@@ -127,7 +129,9 @@ class Multiplexer:
             self._fail(calls, _closed_error())
         elif isinstance(error, UnsupportedFeature) and not link.opened and self._can_fall_back():
             self._fall_back(calls)
-        elif _is_broken(error) and (link.opened or self._down_since is not None):
+        elif _is_unsaid(error) or (
+            _is_broken(error) and (link.opened or self._down_since is not None)
+        ):
             self._survive(calls, _as_unavailable(error), counted=link.opened)
         else:
             self._fail(calls, error)
@@ -194,6 +198,13 @@ def _is_broken(error: BatchyardError) -> bool:
     if error.reason:
         return isinstance(error, Unavailable)
     return error.code in _BROKEN
+
+
+def _is_unsaid(error: BatchyardError) -> bool:
+    """The server ended the stream while something was being sent, and grpc.aio has lost its words:
+    the next stream hears them, or is served.
+    """
+    return error.code == "INTERNAL" and not error.reason and error.message.endswith(_UNSAID)
 
 
 def _as_unavailable(error: BatchyardError) -> BatchyardError:

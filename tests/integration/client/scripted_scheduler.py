@@ -109,6 +109,7 @@ class ScriptedScheduler(SchedulerServiceServicer, AdminServiceServicer):
         self.opened: MultiplexOpened | None = MultiplexOpened(stream_id="s")
         self.max_outstanding = 0
         self.refuse: tuple[Any, ...] | None = None  # abort each Multiplex with this
+        self.refused = 0
         self.on_call: Callable[[ScriptedStream, Any], None] = lambda stream, call: stream.result(
             call, answer(call.request)
         )
@@ -154,6 +155,8 @@ class ScriptedScheduler(SchedulerServiceServicer, AdminServiceServicer):
     async def Multiplex(self, request_iterator: Any, context: Any) -> Any:
         self.metadata.append(dict(context.invocation_metadata()))
         if self.refuse is not None:
+            self.refused += 1
+            self.changed()
             await context.abort(*self.refuse)
         stream = ScriptedStream(context)
         self.streams.append(stream)

@@ -67,6 +67,19 @@ async def test_unimplemented_falls_back_once_for_all(scheduler: ScriptedSchedule
     assert not scheduler.streams
 
 
+async def test_words_that_grpc_lost_are_heard_on_the_next_stream(
+    scheduler: ScriptedScheduler,
+) -> None:
+    """Behaviour 75: a stream that ends while it is written to hides the server's real status."""
+    scheduler.refuse = (grpc.StatusCode.INTERNAL, "Internal error from Core")
+    async with AsyncClient(scheduler.address) as client:
+        asking = asyncio.create_task(client.generate("p"))
+        await scheduler.until(lambda: scheduler.refused)
+        scheduler.refuse = MISSING
+        assert (await asking).text == "p"
+    assert len(scheduler.unary) == 1
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "dns:///127.0.0.1"])
 async def test_a_proxy_for_the_way_out_does_not_catch_calls_on_this_machine(
     scheduler: ScriptedScheduler, monkeypatch: pytest.MonkeyPatch, host: str
