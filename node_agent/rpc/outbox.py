@@ -5,8 +5,8 @@ Order that matters on the wire:
 
 - A result leaves only when all output of its item has left (in an earlier or the same message).
 - Results leave in the order the core sent them: the scheduler acknowledges by their number.
-- Credits that an engine without work waits for leave before its many results, in a message of their
-  own: the next batch is on its way while the results are written and read.
+- Credits that an engine without work waits for leave in a message of their own, before its many
+  results and any report: the next batch is on its way while those are written and read.
 - An update of an item whose result leaves in the same message is left out.
 - A report leaves only in a message that takes all waiting results, for it says which items have no
   result yet.
@@ -147,7 +147,8 @@ class Outbox:
     def next_message(self) -> node.ConnectRequest:
         """Take what may leave now; an empty message is a heartbeat."""
         message = node.ConnectRequest()
-        if self._hungry and len(self._results) >= MANY_ENDS and not self._descriptor_due:
+        few = 0 < len(self._results) < MANY_ENDS
+        if self._hungry and not few and not self._descriptor_due:
             self._take_credits(message)
             return message
         if self._descriptor_due:

@@ -108,6 +108,14 @@ async def test_credit_that_an_engine_waits_for_leaves_ahead_of_many_results(
     assert len(bench.sent[-1].results) == results
 
 
+async def test_credit_that_an_engine_waits_for_leaves_ahead_of_a_report(bench: Bench) -> None:
+    bench.sent.clear()
+    bench.outbox.need_report()
+    bench.outbox.add_credit(HUNGRY)
+    await bench.until(lambda: len(bench.sent) == 2)
+    assert [(len(m.credits), m.HasField("report")) for m in bench.sent] == [(1, False), (0, True)]
+
+
 async def test_credit_does_not_overtake_the_description_that_it_rests_on(bench: Bench) -> None:
     """Slots changed with it: the scheduler must know them first."""
     bench.sent.clear()
