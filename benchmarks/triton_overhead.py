@@ -34,7 +34,10 @@ from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
 WORDS = 50
 TEXT = " ".join(["word"] * WORDS)
 NUMBER = struct.pack("<f", 1.0)
-PLAN = {"words": ((8, 2), (64, 2)), "double": ((8, 100), (64, 30))}  # streams, each so many times
+PLAN = {  # streams, each so many times
+    "words": ((8, 2), (64, 2)),
+    "double": ((8, 100), (64, 30)),
+}
 HEAD = (
     "| model | streams | answers/s direct | scheduled | kept | CPU per answer: scheduler, agent |\n"
     "|---|---|---|---|---|---|\n"
@@ -133,8 +136,8 @@ async def main(options: argparse.Namespace) -> None:
         _say(
             f"{about}, commit {machine.commit()}; all but Triton on {sorted(cores.subject)}\n{HEAD}"
         )
-        for model, plan in PLAN.items():
-            for streams, each in plan:
+        for model in options.models:
+            for streams, each in PLAN[model]:
                 row = await _row(Direct(channel), Scheduled(client), (scheduler, agent), model,
                                  streams, each, options.rounds)  # fmt: skip
                 _say(f"| {model} | {streams} | {row}\n")
@@ -170,5 +173,6 @@ def _say(text: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--address", required=True, help="gRPC port of a Triton that runs")
+    parser.add_argument("--models", nargs="+", choices=list(PLAN), default=list(PLAN))
     parser.add_argument("--rounds", type=int, default=10)
     asyncio.run(main(parser.parse_args()))
