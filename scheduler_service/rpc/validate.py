@@ -366,9 +366,9 @@ def _in_range(value: float, bounds: tuple[float, float, bool], field: str) -> No
     least, most, closed = bounds
     # Written so that NaN, for which every comparison is false, is refused.
     if not (least <= value <= most) or (value == least and not closed):
-        edge = "" if closed else "above "
+        wanted = f"{least:g}..{most:.10g}" if closed else f"above {least:g}, at most {most:.10g}"
         raise Refused(
-            f"{field} is {value}; it must be {edge}{least:g}..{most:.10g}",
+            f"{field} is {value}; it must be {wanted}",
             field=field, metadata={"value": str(value)},
         )  # fmt: skip
 

@@ -97,6 +97,18 @@ def test_refusal_says_where_from_the_outside_in() -> None:
     assert nowhere.error.field == "request"
 
 
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (params(top_p=0.0), "top_p is 0.0; it must be above 0, at most 1"),
+        (params(presence_penalty=3.0), "presence_penalty is 3.0; it must be -2..2"),
+    ],
+)
+def test_refusal_says_what_a_number_may_be(bad: pb.InferenceRequest, words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        check(bad, LIMITS)
+
+
 def test_lengths_of_time() -> None:
     assert nanoseconds(Duration(seconds=2, nanos=5), "t", zero=False) == 2_000_000_005
     assert nanoseconds(Duration(), "t", zero=True) == 0
