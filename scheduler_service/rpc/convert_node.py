@@ -235,6 +235,7 @@ def _model(model: pb.ModelDescriptor, inactive: set[str], service: Duration) -> 
         resumable=model.resumable,
         streaming=model.streaming,
         task_types=tuple(model.task_types),
+        features=tuple(model.features),
         active=model.model not in inactive,
         configured_service=service,
     )

@@ -61,6 +61,8 @@ def _model(pool: Pool) -> scheduler_service_pb2.ModelInfo:
     ]
     if task_types and all(task_types):
         info.task_types.extend(sorted(set.union(*task_types)))
+    if specs:
+        info.features.extend(sorted(set.intersection(*(set(s.features) for s in specs))))
     return info
 
 

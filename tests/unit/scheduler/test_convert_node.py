@@ -47,7 +47,7 @@ def test_descriptor_becomes_a_spec() -> None:
         models=[
             pb.ModelDescriptor(
                 model="m+a", base_model="m", context_length=512, max_concurrency=2,
-                resumable=True, streaming=True, task_types=["chat"],
+                resumable=True, streaming=True, task_types=["chat"], features=["tools"],
             )
         ],
     )  # fmt: skip
@@ -64,7 +64,7 @@ def test_descriptor_becomes_a_spec() -> None:
     assert made.rules.max_tokens == 99
     assert (model.model, model.base_model, model.context_length) == ("m+a", "m", 512)
     assert (model.max_concurrency, model.resumable, model.streaming) == (2, True, True)
-    assert model.task_types == ("chat",)
+    assert (model.task_types, model.features) == (("chat",), ("tools",))
     assert made.healthy
     assert model.active
 

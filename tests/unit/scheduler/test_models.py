@@ -56,6 +56,15 @@ def test_model_is_what_its_nodes_make_of_it() -> None:
     assert list(info.task_types) == ["chat", "embedding"]
 
 
+def test_model_has_the_features_that_all_its_nodes_have() -> None:
+    core = core_with(
+        node(ModelSpec("m", features=("tools", "regex", "json_schema"))),
+        node(ModelSpec("m", features=("json_schema", "tools")), ModelSpec("old")),
+    )
+    found = {info.model: list(info.features) for info in listed(core).models}
+    assert found == {"m": ["json_schema", "tools"], "old": []}
+
+
 def test_task_types_are_left_out_where_a_node_takes_all() -> None:
     core = core_with(node(ModelSpec("m", task_types=("chat",))), node(ModelSpec("m")))
     (info,) = listed(core).models
