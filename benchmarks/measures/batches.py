@@ -2,7 +2,8 @@
 
 A model that takes 20 ms for any batch of up to 32 can do 1,600 requests a second; 256 wait at any
 time. Without look-ahead the agent gets the next batch when one has ended, so each gap is a round
-trip; with a look-ahead of one batch the next one waits at the engine.
+trip, for which processors have to wake up; in turns with that it is measured with processors that
+are kept awake. With a look-ahead of one batch the next batch waits at the engine.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 
 from batchyard import AsyncClient
+from benchmarks.awake import kept_awake
 from benchmarks.bench import AHEAD, BATCH, BATCH_S, STATIC, Bench
 from benchmarks.loads import closed_loop
 from benchmarks.measured import Measured
@@ -21,16 +23,25 @@ WIDTH = 256
 async def measure(bench: Bench) -> list[Measured]:
     """The lines batches.*."""
     scheduler = await bench.scheduler(STATIC, AHEAD)
-    lines: list[Measured] = []
+    rounds: dict[str, list[tuple[float, float]]] = {"": [], "_awake": [], "_ahead": []}
     async with AsyncClient(scheduler.addresses["client"]) as client:
-        for model, suffix in ((STATIC, ""), (AHEAD, "_ahead")):
+        for model in (STATIC, AHEAD):
             await _round(client, model, bench.round_s / 5)
-            rounds = [await _round(client, model, bench.round_s) for _ in range(bench.rounds)]
-            limits = [float(BATCH)] * bench.rounds, [BATCH / BATCH_S] * bench.rounds
-            lines += [
-                Measured(f"batches.fill{suffix}", [fill for fill, _ in rounds], limits[0]),
-                Measured(f"batches.rate{suffix}", [rate for _, rate in rounds], limits[1]),
-            ]
+        for _ in range(bench.rounds):
+            rounds[""].append(await _round(client, STATIC, bench.round_s))
+            with kept_awake() as awake:
+                if awake:
+                    rounds["_awake"].append(await _round(client, STATIC, bench.round_s))
+            rounds["_ahead"].append(await _round(client, AHEAD, bench.round_s))
+    lines: list[Measured] = []
+    for suffix, measured in rounds.items():
+        limits = [float(BATCH)] * len(measured), [BATCH / BATCH_S] * len(measured)
+        if measured and suffix != "_awake":
+            fills = [fill for fill, _ in measured]
+            lines.append(Measured(f"batches.fill{suffix}", fills, limits[0]))
+        if measured:
+            rates = [rate for _, rate in measured]
+            lines.append(Measured(f"batches.rate{suffix}", rates, limits[1]))
     return lines
 
 
