@@ -6,6 +6,8 @@ dead one, and a dead node's work is not starved by ordinary errors:
 | fault     | seen as                                  | charged | budget | again   | blames node |
 |-----------|------------------------------------------|---------|--------|---------|-------------|
 | caller    | bad or too large input                   | ends the request, no other node is asked  |
+| lacking   | UNSUPPORTED_FEATURE, and another node    |         |        |         |             |
+|           | says that it has the feature             | no      | -      | at once | no          |
 | deadline  | its time was over on the node            | ends the request as expired               |
 | saturated | refused, or ENGINE_BUSY                  | no      | -      | at once | no, paused  |
 | leaving   | its node drains, or it was revoked       | no      | -      | at once | no          |

@@ -21,6 +21,7 @@ from scheduler_service.core import (
     health,
     hedging,
     ledger,
+    placement,
     preemption,
     profile,
     records,
@@ -158,6 +159,10 @@ def _conclude(
         preemption.take_back(state, attempt)
     elif item.refused or reason is Reason.ENGINE_BUSY:
         _refused(state, node, attempt, item)
+    elif _is_elsewhere(state, attempt, item):
+        ledger.end(state, attempt, AttemptState.REFUSED, reason, item.message)
+        _note_tried(state, attempt)
+        give_back(state, attempt)
     elif fault_of(reason) is Fault.CALLER:
         ledger.end(state, attempt, AttemptState.FAILED, reason, item.message)
         requests.finish(
@@ -174,6 +179,22 @@ def _conclude(
         node.failed += 1
         ledger.end(state, attempt, AttemptState.FAILED, reason, item.message)
         failed.append(attempt)
+
+
+def _is_elsewhere(state: State, attempt: Attempt, item: ItemEnd) -> bool:
+    """Whether it asked for a feature that this engine lacks, and another node has: a pool may be of
+    engines of several kinds.
+    """
+    feature = item.metadata.get("feature", "")
+    if item.reason is not Reason.UNSUPPORTED_FEATURE or not feature or attempt.spoke:
+        return False
+    request, here = attempt.request, attempt.node.incarnation
+    return any(
+        feature in engine.models[attempt.model].features
+        and engine.node.incarnation != here
+        and not placement.objections(state, request, engine)
+        for engine in state.pools[attempt.model].engines
+    )
 
 
 def _fail(state: State, node: Node, failed: list[Attempt]) -> None:

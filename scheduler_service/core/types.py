@@ -222,7 +222,7 @@ class ModelSpec:
     resumable: bool = False
     streaming: bool = True
     task_types: tuple[str, ...] = ()  # empty: the node's
-    features: tuple[str, ...] = ()  # for who asks; nothing is decided by them
+    features: tuple[str, ...] = ()  # what its agent says that it can do
     active: bool = True
     word: str = ""  # why it is not active: "loading", "unloading", "failed"; empty: not said
     configured_service: Duration = 0  # mean service time by its profile; 0: unknown

@@ -96,6 +96,39 @@ def test_callers_fault_ends_the_request_and_blames_no_node(reason: Reason) -> No
     assert good.outcome is Outcome.SUCCEEDED
 
 
+LACKS = {"reason": Reason.UNSUPPORTED_FEATURE, "metadata": {"feature": "regex"}}
+
+
+def test_what_one_kind_of_engine_lacks_runs_on_another_that_has_it() -> None:
+    world = World()
+    a = world.agent("a", engine(models=[model(features=("grammar",))]))
+    request = world.submit(max_attempts=1)
+    b = world.agent("b", engine(models=[model(features=("grammar", "regex"))]))
+    a.finish(request, **LACKS)
+    assert b.running() == [request]
+    assert request.attempts[0].state is AttemptState.REFUSED
+    assert world.scheduler.state.nodes["a"].failed == 0
+    b.finish(request)
+    assert world.result(request).outcome is Outcome.SUCCEEDED
+    world.assert_idle()
+
+
+@pytest.mark.parametrize("features", [("grammar",), ("regex",)])
+def test_what_no_other_engine_has_ends_where_it_was_asked(features: tuple[str, ...]) -> None:
+    """Nor does one help that says it has it and had the request already."""
+    world = World()
+    a = world.agent("a", engine(models=[model(features=())]))
+    request = world.submit()
+    b = world.agent("b", engine(models=[model(features=features)]))
+    a.finish(request, **LACKS)
+    if "regex" in features:
+        b.finish(request, **LACKS)
+    result = world.result(request)
+    assert (result.outcome, result.reason) == (Outcome.FAILED, Reason.UNSUPPORTED_FEATURE)
+    assert len(request.attempts) == 1 + ("regex" in features)
+    world.assert_idle()
+
+
 def test_deadline_that_the_node_saw_first_expires_the_request() -> None:
     world = World()
     agent = world.agent()
