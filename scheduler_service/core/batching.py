@@ -67,10 +67,9 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
     """
     engine = batch.engine
     room = min(batch.inputs_max, room_of(state, engine))
-    company = _Company(state, batch)
+    company: _Company | None = None
     time = engine.batch_times.get(batch.model) if batch.reserve else None
     clock = _Deadlines(state.now, batch.reserve, time) if time is not None else None
-    begun = False
     looks = MAX_LOOKS * room
     while room > 0 and looks > 0:
         request = walk.peek()
@@ -78,17 +77,19 @@ def members(state: State, batch: Batch, walk: Walk) -> Iterator[Request]:
             return
         looks -= 1
         inputs = engine.charge_of(request)
-        if not begun:  # the head goes, whatever the size limit says
+        if company is None:  # the head goes, whatever the size limit says
             room = max(room, min(inputs, engine.max_batch, room_of(state, engine)))
             batch.inputs_max = max(batch.inputs_max, room)
-        fits = inputs <= room and (not begun or company.suits(request))
+        fits = inputs <= room and (company is None or company.suits(request))
         if fits and clock is not None and not clock.takes(request, inputs):
             if clock.over:
                 return
             fits = False
         if fits:
-            begun = True
-            company.join(request)
+            if company is None:
+                company = _Company(state, batch, request)
+            else:
+                company.join(request)
             room -= inputs
             yield request
             if engine.node.trust.on_probation:
@@ -110,7 +111,7 @@ class _Company:
         "_why_not",
     )  # fmt: skip
 
-    def __init__(self, state: State, batch: Batch) -> None:
+    def __init__(self, state: State, batch: Batch, head: Request) -> None:
         rules = batch.engine.spec.rules
         self._batch = batch
         self._engine = batch.engine
@@ -118,28 +119,26 @@ class _Company:
         self._limited = batch.engine.credit_tokens is not None
         self._same = bool(rules.equal)
         self._shaped = bool(rules.max_length_ratio or rules.max_tokens or batch.length_ratio)
-        self._first: Request | None = None
-        self._shortest = self._longest = 0  # inputs
+        self._first = head
+        self._shortest = self._longest = (head.traits or _UNKNOWN).length
 
     def suits(self, request: Request) -> bool:
         """Whether the engine can take it, and run it beside those that are in."""
-        engine, first = self._engine, self._first
-        assert first is not None, "the head was placed here"
+        engine = self._engine
         for why_not in self._why_not:
             if why_not(request, engine) is not None:
                 return False
         if self._limited and not engine.takes_tokens_of(request):
             return False
-        if self._same and not alike(engine.spec.rules, first, request):
+        if self._same and not alike(engine.spec.rules, self._first, request):
             return False
         return not self._shaped or self._shape_fits((request.traits or _UNKNOWN).length)
 
     def join(self, request: Request) -> None:
         """It is in."""
-        first, self._first = self._first, self._first or request
         if self._shaped:
             length = (request.traits or _UNKNOWN).length
-            self._shortest = min(self._shortest, length) if first else length
+            self._shortest = min(self._shortest, length)
             self._longest = max(self._longest, length)
 
     def _shape_fits(self, length: int) -> bool:
