@@ -26,12 +26,12 @@ async def end_if_late(child: GuardedProcess, *, late: bool, limit_s: float, word
     """
     if child.exit_status is None and not late:
         return
-    why = obituary(child)
+    why = ""
     if child.exit_status is None:
         why = f"the server did not serve within {limit_s:g} s and was killed; {words}"
         child.kill()
     await child.wait()
-    raise ChildGone(why if late else obituary(child))
+    raise ChildGone(why or obituary(child))
 
 
 def obituary(child: GuardedProcess) -> str:
