@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 SLOTS = 4
@@ -125,15 +125,5 @@ REAL_KINDS = {  # with --engines; the real llama.cpp is above
         loads={"lora_path": "adapter"},
         lacks={"backlog": "vLLM does not tell how much of a prompt it has read"},
     ),
-    "triton": Kind(
-        "oip",
-        _OIP,
-        "wait " * 1000,
-        {"prompt": "word " * 4000},
-        server="triton",
-        hangs={"first_token_timeout": "2s"},
-        faulty={"prompt": "refuse"},
-        loads={},
-        lacks=_OIP_LACKS,
-    ),
+    "triton": replace(KINDS["oip"], long_prompt="wait " * 1000, server="triton"),
 }
