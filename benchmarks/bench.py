@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.measured import Measured
-from benchmarks.processes import Child, Cores, child
+from benchmarks.processes import Child, Cores, child, scheduler
 
 # Engines, each with an agent of its own.
 INSTANT, PACED, SLOW, FAST, STATIC, AHEAD = "instant", "paced", "slow", "fast", "static", "ahead"
@@ -130,9 +130,8 @@ class Bench:
         self, *settings: str, env: Mapping[str, str] | None = None
     ) -> contextlib.AbstractAsyncContextManager[Child]:
         """A scheduler of its own, with these settings and variables over the defaults."""
-        ports = [f"--{kind}-port=0" for kind in ("client", "node", "admin", "http")]
         words = [w for s in ("log.level=error", *settings) for w in ("--set", s)]
-        return child("scheduler_service", *ports, *words, cores=self.cores.subject, env=env)
+        return scheduler(*words, cores=self.cores.subject, env=env)
 
     def fresh_agent(
         self, scheduler: Child, name: str, **options: object

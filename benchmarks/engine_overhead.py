@@ -33,6 +33,7 @@ import psutil
 
 from batchyard import AsyncClient
 from benchmarks import machine
+from benchmarks.behind import behind_scheduler
 from benchmarks.processes import Child, Cores, child, pin
 
 STREAMS = (1, 8, 64)
@@ -174,18 +175,12 @@ async def main(options: argparse.Namespace) -> None:
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(_engine(options, cores))
         pin(0, cores.subject if engine.real else cores.load)
-        ports = [f"--{kind}-port=0" for kind in ("client", "node", "admin", "http")]
-        scheduler = await stack.enter_async_context(
-            child("scheduler_service", *ports, "--log-format=json", cores=cores.subject)
-        )
-        at = scheduler.addresses
-        agent = await stack.enter_async_context(
-            child(
-                "node_agent", "--scheduler", at["node"], "--engine", "openai", "--url", engine.url,
-                "--engine-option", "slots=64", cores=cores.subject,
+        client, scheduler, agent = await stack.enter_async_context(
+            behind_scheduler(
+                "--engine", "openai", "--url", engine.url,
+                models=[engine.model], cores=cores.subject,
             )
         )  # fmt: skip
-        client = await stack.enter_async_context(AsyncClient(at["client"]))
         # A new connection for each call, as the agent does: servers close those that are kept.
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         session = await stack.enter_async_context(
@@ -198,9 +193,6 @@ async def main(options: argparse.Namespace) -> None:
         children: dict[str, Child | Engine] = {
             "scheduler": scheduler, "agent": agent, "engine": engine
         }  # fmt: skip
-        # The engine is warming up.
-        while engine.model not in [m.model async for m in client.list_models()]:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
         _say(f"{about}, commit {machine.commit()}; {_places(cores, engine)}\n{HEAD}")
         for streams in options.streams:
             in_a_row, turns = (1, TURNS[streams]) if engine.real else (3, 1)

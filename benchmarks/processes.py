@@ -150,6 +150,14 @@ async def child(
         await started.end()
 
 
+def scheduler(
+    *arguments: str, cores: frozenset[int], env: Mapping[str, str] | None = None
+) -> contextlib.AbstractAsyncContextManager[Child]:
+    """A scheduler on free ports."""
+    ports = [f"--{kind}-port=0" for kind in ("client", "node", "admin", "http")]
+    return child("scheduler_service", *ports, *arguments, cores=cores, env=env)
+
+
 def _environment() -> dict[str, str]:
     """The caller's, without what would configure or trace what is measured."""
     foreign = ("BATCHYARD_", "OTEL_", "PYTHON", "GRPC_")

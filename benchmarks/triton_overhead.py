@@ -18,8 +18,7 @@ import statistics
 import struct
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -28,7 +27,8 @@ import grpc.aio
 from batchyard import AsyncClient
 from batchyard.v1 import InferenceRequest
 from benchmarks import machine
-from benchmarks.processes import Child, Cores, child, pin
+from benchmarks.behind import behind_scheduler
+from benchmarks.processes import Child, Cores, pin
 from node_agent.engines.oip_messages import MESSAGES, METHODS, SERVICE
 
 WORDS = 50
@@ -116,35 +116,23 @@ async def main(options: argparse.Namespace) -> None:
     """Measure, and print a table."""
     about, cores = machine.describe(), Cores.divide()
     pin(os.getpid(), cores.subject)
-    async with AsyncExitStack() as stack:
-        ports = [f"--{kind}-port=0" for kind in ("client", "node", "admin", "http")]
-        scheduler = await stack.enter_async_context(
-            child("scheduler_service", *ports, "--log-format=json", cores=cores.subject)
-        )
-        at = scheduler.addresses
-        agent = await stack.enter_async_context(
-            child(
-                "node_agent", "--scheduler", at["node"], "--engine", "oip",
-                "--engine-option", f"address={options.address}", "--engine-option", "slots=64",
-                cores=cores.subject,
-            )
-        )  # fmt: skip
-        client = await stack.enter_async_context(AsyncClient(at["client"]))
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(options.address))
-        while not set(PLAN) <= {m.model async for m in client.list_models()}:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+    words = ("--engine", "oip", "--engine-option", f"address={options.address}")
+    async with (
+        behind_scheduler(*words, models=PLAN, cores=cores.subject) as (client, *children),
+        grpc.aio.insecure_channel(options.address) as channel,
+    ):
         _say(
             f"{about}, commit {machine.commit()}; all but Triton on {sorted(cores.subject)}\n{HEAD}"
         )
         for model in options.models:
             for streams, each in PLAN[model]:
-                row = await _row(Direct(channel), Scheduled(client), (scheduler, agent), model,
+                row = await _row(Direct(channel), Scheduled(client), children, model,
                                  streams, each, options.rounds)  # fmt: skip
                 _say(f"| {model} | {streams} | {row}\n")
 
 
 async def _row(
-    direct: Direct, scheduled: Scheduled, children: tuple[Child, Child], model: str,
+    direct: Direct, scheduled: Scheduled, children: Sequence[Child], model: str,
     streams: int, each: int, rounds: int,
 ) -> str:  # fmt: skip
     rates: dict[Direct | Scheduled, list[float]] = {direct: [], scheduled: []}
