@@ -13,8 +13,10 @@ from tests.integration.jobs.job_world import JobWorld, check_each_once, job_worl
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-async def _runs(world: JobWorld, job_id: str, items: int) -> bool:
-    return (await world.job(job_id)).counts.running == items
+async def _holds(world: JobWorld, node_id: str, items: int) -> bool:
+    """By its agent's word: what was only sent may die with the scheduler."""
+    node = await world.client.admin.node(node_id)
+    return sum(len(load.running_dispatch_ids) for load in node.report.engines) == items
 
 
 async def test_items_that_an_agent_still_runs_are_not_run_again(tmp_path: Path) -> None:
@@ -22,7 +24,7 @@ async def test_items_that_an_agent_still_runs_are_not_run_again(tmp_path: Path) 
     async with job_world(tmp_path / "state") as world:
         await world.agent("n1", "slots=4", "latency_per_token=200ms")
         await world.create("held", 6)
-        await until(lambda: _runs(world, "held", 4), what="four items run")
+        await until(lambda: _holds(world, "n1", 4), what="four items run")
         await world.restart(signal.SIGKILL)
         done = await world.until_done("held")
         assert done.counts.succeeded == 6
