@@ -38,7 +38,9 @@ log = logging.getLogger(__name__)
 
 
 # Acknowledgements ride on other messages; alone they leave after this long, or when so many wait.
-ACK_LINGER_S: Final = 0.02
+# Longer than most batches take, so that the next batch carries them: a message of their own would
+# leave just when the credit for that batch comes.
+ACK_LINGER_S: Final = 0.1
 ACKS_AT_ONCE: Final = 256
 
 
@@ -159,10 +161,11 @@ class AgentSession:
 
     def acknowledge(self, count: int) -> None:
         """So many more results are dealt with. Said with the next message, or after a moment: by
-        itself it would cost a message per result where work comes in one by one.
+        itself it would cost a message per result where work comes in one by one. An agent that
+        leaves waits for nothing else.
         """
         self._acked += count
-        if self._acked - self._acked_sent >= ACKS_AT_ONCE:
+        if self.drained or self._acked - self._acked_sent >= ACKS_AT_ONCE:
             self._say_acks()
         elif self._ack_timer is None:
             loop = asyncio.get_running_loop()

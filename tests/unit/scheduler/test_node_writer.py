@@ -29,7 +29,7 @@ from scheduler_service.core.types import (
 )
 from scheduler_service.rpc.node_items import ItemWriter
 from scheduler_service.rpc.node_settings import Identity, NodePortSettings
-from scheduler_service.rpc.node_writer import AgentSession
+from scheduler_service.rpc.node_writer import ACKS_AT_ONCE, AgentSession
 from scheduler_service.rpc.ports import NoTracer
 
 SPEC = EngineSpec("e1", EngineMode.STATIC, 64)
@@ -143,6 +143,42 @@ async def test_all_that_waits_goes_into_one_message() -> None:
     assert (list(cancel.dispatch_ids), cancel.reason) == ([1, 2], Reason.PREEMPTED)
     assert message.ping.nonce == 1
     assert message.batches[0].trace.traceparent == one.batch_id
+
+
+async def test_acknowledgements_ride_on_other_messages() -> None:
+    stream = Stream()
+    await stream.settle()
+    stream.session.acknowledge(3)
+    assert len(await stream.settle(welcome=False)) == 1
+    stream.session.dispatch(batch_of(10))
+    assert [m.results_acked for m in await stream.settle(welcome=False)] == [0, 3]
+    stream.session.acknowledge(ACKS_AT_ONCE)
+    *_, last = await stream.settle(welcome=False)
+    assert last.results_acked == 3 + ACKS_AT_ONCE
+
+
+async def test_acknowledgements_that_nothing_takes_along_leave_by_themselves() -> None:
+    stream = Stream()
+    await stream.settle()
+    stream.session.acknowledge(3)
+    written: asyncio.Queue[bytes] = asyncio.Queue()
+    writer = asyncio.create_task(stream.session.run(written.put))
+    async with asyncio.timeout(5):
+        message = pb.ConnectResponse.FromString(await written.get())
+    writer.cancel()
+    assert message.results_acked == 3
+
+
+async def test_an_agent_that_leaves_is_told_at_once_that_its_results_came() -> None:
+    stream = Stream()
+    await stream.settle()
+    stream.session.acknowledge(1)
+    stream.session.drain(DrainNode("n1", 1, NEVER, terminate=True, reason=""))
+    _, message = await stream.settle(welcome=False)
+    assert (message.drain.terminate, message.results_acked) == (True, 1)
+    stream.session.acknowledge(1)
+    *_, message = await stream.settle(welcome=False)
+    assert message.results_acked == 2
 
 
 async def test_nothing_but_a_goodbye_leaves_before_the_welcome() -> None:
