@@ -349,6 +349,12 @@ def accepts_work(engine: Engine, model: str) -> bool:
     return not why_unusable(engine, model)
 
 
+def in_service(node: Node) -> bool:
+    """Whether the node itself may get new work, whatever its engines and models are like now."""
+    takes_work = node.availability is NodeAvailability.ACTIVE
+    return node.connected and takes_work and node.health in _MAY_WORK
+
+
 def why_unusable(engine: Engine, model: str) -> str:
     """Why it gets no new work of the model, in one word; empty: it may get some."""
     node = engine.node

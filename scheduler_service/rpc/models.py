@@ -7,7 +7,7 @@ from typing import Final
 
 from batchyard.v1 import scheduler_service_pb2, types_pb2
 from scheduler_service.core import condition
-from scheduler_service.core.state import Pool, State, accepts_work
+from scheduler_service.core.state import Pool, State, accepts_work, in_service
 from scheduler_service.core.types import Engine
 from scheduler_service.rpc import paging
 
@@ -67,15 +67,17 @@ def _model(pool: Pool) -> scheduler_service_pb2.ModelInfo:
 
 
 def _state(pool: Pool, ready: bool) -> types_pb2.ModelState:
-    """The best on any node."""
+    """The best on any node; UNSPECIFIED: no node in service has it."""
     if ready:
         return types_pb2.MODEL_STATE_ACTIVE
-    found = {_state_on(engine, pool.model) for engine in pool.engines}
-    return next((state for state in _BEST_FIRST if state in found), types_pb2.MODEL_STATE_AVAILABLE)
+    found = {_state_on(engine, pool.model) for engine in pool.engines}  # membership only
+    return next((s for s in _BEST_FIRST if s in found), types_pb2.MODEL_STATE_UNSPECIFIED)
 
 
 def _state_on(engine: Engine, model: str) -> types_pb2.ModelState:
-    """On one engine that may not have new work of it."""
+    """On one engine that may not have new work of it; UNSPECIFIED: its node takes none at all."""
+    if not in_service(engine.node):
+        return types_pb2.MODEL_STATE_UNSPECIFIED
     word = condition.of_engine(engine)
     if word in (condition.STALLED, condition.DOWN):
         return types_pb2.MODEL_STATE_FAILED

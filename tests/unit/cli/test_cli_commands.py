@@ -216,6 +216,21 @@ def test_models_are_listed_from_the_client_port(against: Any, scripted: Scripted
     assert row["context_length"] is None
 
 
+def test_model_that_no_node_in_service_has_is_unavailable(against: Any, scripted: Scripted) -> None:
+    gone, there = scheduler.ModelInfo(model="gone"), scheduler.ModelInfo(model="there", state=1)
+    scripted.on("ListModels", scheduler.ListModelsResponse(models=[gone, there]))
+    rows = against("models", "list", "-o", "json").json["models"]
+    assert [(row["state"], row["ready_nodes"]) for row in rows] == [
+        ("unavailable", 0),
+        ("available", 0),
+    ]
+    assert against("models", "list", "-o", "table").lines[1].split()[:3] == [
+        "gone",
+        "unavailable",
+        "0",
+    ]
+
+
 def test_queues_are_listed_most_urgent_first_without_empty_ones(
     against: Any, scripted: Scripted
 ) -> None:

@@ -86,13 +86,26 @@ def test_states_tell_who_can_serve() -> None:
         "loading": (types_pb2.MODEL_STATE_LOADING, 0),
         "broken": (types_pb2.MODEL_STATE_FAILED, 0),
         "other": (types_pb2.MODEL_STATE_AVAILABLE, 0),
-        "known": (types_pb2.MODEL_STATE_AVAILABLE, 0),
+        "known": (types_pb2.MODEL_STATE_UNSPECIFIED, 0),
     }
-    gone = core_with(node(ModelSpec("m")))
-    gone.step(9 * SECOND, [SessionBroken("n1", 1, goodbye=True)])
-    (info,) = listed(gone).models
-    assert info.ready_nodes == 0
-    assert info.state != types_pb2.MODEL_STATE_ACTIVE
+
+
+def test_model_of_nodes_that_are_gone_is_not_available() -> None:
+    """Neither while they may come back, nor when they are given up, nor when forgotten."""
+    left = core_with(node(ModelSpec("m"), ModelSpec("other", active=False)))
+    broke = core_with(node(ModelSpec("m"), ModelSpec("other", active=False)))
+    left.step(9 * SECOND, [SessionBroken("n1", 1, goodbye=True)])
+    broke.step(3 * SECOND, [SessionBroken("n1", 1)])
+    for core in (left, broke):
+        for at in (10, 20, 10_000):
+            core.step(at * SECOND, [])
+            found = {(info.state, info.ready_nodes) for info in listed(core).models}
+            assert found == {(types_pb2.MODEL_STATE_UNSPECIFIED, 0)}
+        assert not core.state.nodes, "forgotten by now"
+    one_left = core_with(node(ModelSpec("m")), node(ModelSpec("m")))
+    one_left.step(3 * SECOND, [SessionBroken("n1", 1, goodbye=True)])
+    (info,) = listed(one_left).models
+    assert (info.state, info.ready_nodes) == (types_pb2.MODEL_STATE_ACTIVE, 1)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +125,8 @@ def test_model_of_an_engine_that_does_not_answer_does_not_load(
     core.step(2 * SECOND, [ReportReceived("n1", 1, 0, {}, unhealthy=unhealthy)])
     assert [info.state for info in listed(core).models] == [state]
     core.step(3 * SECOND, [NodeCordoned("n1", True)])
-    if not word:
-        assert [info.state for info in listed(core).models] == [types_pb2.MODEL_STATE_AVAILABLE]
+    unspecified = types_pb2.MODEL_STATE_UNSPECIFIED
+    assert [info.state for info in listed(core).models] == [unspecified], "cordoned"
 
 
 def test_pages_follow_each_other_without_gap_or_repeat() -> None:

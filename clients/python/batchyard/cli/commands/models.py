@@ -22,14 +22,13 @@ def models() -> None:
 @pass_settings
 def list_models(settings: Settings) -> None:
     """List the models over all nodes."""
-    from batchyard.cli.views.models import LIST_COLUMNS
-    from batchyard.cli.views.plain import plain
+    from batchyard.cli.views.models import LIST_COLUMNS, model_document
 
     found = ask(settings, lambda client: take(client.list_models()))
     emit_list(
         settings,
         "models",
-        [plain(model) for model in found],
+        [model_document(model) for model in found],
         LIST_COLUMNS,
         id_key="model",
         empty="no models; start a node: batchyard agent -c agent.yaml",

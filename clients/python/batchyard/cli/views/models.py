@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from batchyard.cli.columns import Column, number
+from batchyard.cli.views.plain import Document, plain
+from batchyard.v1 import scheduler_service_pb2 as scheduler
+
+UNAVAILABLE = "unavailable"  # no node in service has it
 
 LIST_COLUMNS = (
     Column("model", "MODEL", cut=True),
@@ -15,3 +19,10 @@ LIST_COLUMNS = (
     Column("base_model", "BASE", cut=True, wide=True),
     Column("features", "FEATURES", cut=True, wide=True),
 )
+
+
+def model_document(model: scheduler.ModelInfo) -> Document:
+    """A model over all nodes; `unavailable` where no node in service has it."""
+    document = plain(model)
+    document["state"] = document["state"] or UNAVAILABLE
+    return document
