@@ -8,6 +8,7 @@ first (the core decides when it is over), then the session closes, engines stop,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -44,6 +45,7 @@ log = logging.getLogger("node_agent.app")
 EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_ID_IN_USE = 0, 1, 2, 3
 ENGINE_STOP_S = 2.0
 TASKS_STOP_S = 2.0
+TELL_S = 3.0  # for a session in which to say that no engine can serve
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -102,6 +104,7 @@ class App:
         self.driver.on_model_drained = self._models.on_drained
         self._commands = Commands(self.driver, self._models, config.log.level)
         self._signals = 0
+        self._session_up = asyncio.Event()  # one was, at least
 
     def _make_id(self, loaded: LoadedConfig, environ: Mapping[str, str]) -> OwnId:
         """The id that was given, else one that is free here."""
@@ -129,7 +132,7 @@ class App:
         ]
         link = asyncio.create_task(self._link().run(), name="link")
         exit_ = asyncio.create_task(self.driver.exit.wait(), name="exit")
-        starting = asyncio.create_task(self._all_failed(starts), name="engines start")
+        starting = asyncio.create_task(self._all_fail(starts), name="engines start")
         try:
             return await self._first_end(link, exit_, starting)
         finally:
@@ -151,12 +154,25 @@ class App:
                 return self._sent_away(link.result())
             waiting -= done
             if starting.result():
-                log.error("no engine can serve", extra={"event": "no_engine"})
+                self._drain(0.0, f"no engine can serve: {self._start_errors()}")
                 return EXIT_FAILURE
 
-    async def _all_failed(self, starts: list[asyncio.Task[None]]) -> bool:
+    async def _all_fail(self, starts: list[asyncio.Task[None]]) -> bool:
+        """Whether no engine has started; if so, after a session came up in which to say why."""
         await asyncio.gather(*starts)
-        return not any(care.started for care in self._cares.values())
+        if any(care.started for care in self._cares.values()):
+            return False
+        log.error("no engine can serve", extra={"event": "no_engine"})
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._session_up.wait(), TELL_S)
+        return True
+
+    def _start_errors(self) -> str:
+        """Why engines did not start, in their own words."""
+        told = {name: care.start_error for name, care in self._cares.items() if care.start_error}
+        if len(self._cares) == 1:
+            return next(iter(told.values()), "")
+        return "; ".join(f"{name}: {why}" for name, why in told.items())
 
     def _sent_away(self, end: SessionEnd) -> int:
         fields = {"event": "session_ended", "node_id": self.node_id, "reason": end.reason}
@@ -239,6 +255,7 @@ class App:
         return report.report(self.core, self._cares, self._hardware.sample)
 
     def _on_up(self, address: str, welcome: node.Welcome) -> None:
+        self._session_up.set()
         fields = {
             "event": "session_up",
             "node_id": self.node_id,

@@ -139,6 +139,9 @@ class Session:
             writing.result()  # not the stream's fault: ours, and not to be hidden
             return await _status(call)
         except asyncio.CancelledError:
+            # A write that is cancelled would end the stream, and its message might be the Drain.
+            writer.finish()
+            await asyncio.wait((writing,), timeout=CLOSE_S)
             await _cancel(writing)
             await self._half_close(call, reading)
             raise

@@ -38,16 +38,22 @@ class Writer:
         self._written_at = 0.0  # when the last write began
         self._reported_at = self._loop.time()
         self._reported = 0.0  # utilization in the last report
+        self._finishing = False
         self.messages = 0
 
     def wake(self) -> None:
         """There is something to write, or may be."""
         self._wake.set()
 
+    def finish(self) -> None:
+        """Write what is urgent, a Drain say, and be done: `run` returns then."""
+        self._finishing = True
+        self._wake.set()
+
     async def run(self) -> None:
-        """Write until cancelled. Raises what the stream raises."""
+        """Write until cancelled or told to finish. Raises what the stream raises."""
         try:
-            while True:
+            while self._outbox.is_urgent or not self._finishing:
                 wait_s = self._wait_s()
                 if wait_s <= 0:
                     await self._write_one()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler_service.core.outcomes import NodeHealth
+from scheduler_service.core.outcomes import NodeAvailability, NodeHealth
 from scheduler_service.core.types import Engine, Node
 
 STARTING: Final = "starting"  # has not served yet, or not since it was started again
@@ -34,7 +34,12 @@ def of_engine(engine: Engine) -> str:
 
 
 def of_node(node: Node) -> str:
-    """Its health in lower case; one of NOT_SERVING instead of `starting` where that says more."""
+    """Its health in lower case; one of NOT_SERVING instead of `starting` where that says more, and
+    DOWN instead of `lost` of one that left in good order as no engine of it could serve.
+    """
+    if node.health is NodeHealth.LOST and node.availability is NodeAvailability.DRAINED:
+        down = bool(node.engines) and all(e.spec.down for e in node.engines.values())
+        return DOWN if down else node.health.name.lower()
     if node.health is not NodeHealth.STARTING:
         return node.health.name.lower()
     words = {of_engine(engine) for engine in node.engines.values()}  # membership only

@@ -423,7 +423,8 @@ def _leave(state: State, node: Node) -> None:
     """It said goodbye and held nothing."""
     move_health(node, NodeHealth.LOST)
     node.lost_at = state.now
-    node.state_reason = "it left"
+    why = node.drain.reason if node.drain is not None else ""
+    node.state_reason = f"it left: {why}" if why else "it left"
     state.rebuild_pools()
     scaling.on_node_gone(state, node)
     ledger.check_drained(state, node)

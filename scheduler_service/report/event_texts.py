@@ -219,5 +219,5 @@ HEALED: Final[dict[str, dict[Language, str]]] = {
         "zh": "它持有不属于本调度器的条目（{items}），已要求其停止",
     },
 }
-# Before what a caller said of a cancellation.
+# Before what a caller said of a cancellation, or an agent of why it leaves.
 COLON: Final[dict[Language, str]] = {"en": ": ", "zh": "："}

@@ -114,9 +114,17 @@ def _text(entry: Entry, data: Mapping[str, Any], language: Language) -> str:
         known["what"] = texts.HEALED[known["what"]][language].format_map(known)
     by_language = texts.TEXTS.get(entry.kind)
     text = by_language[language].format_map(known) if by_language else entry.kind
-    if entry.kind == records.CANCELLED and data.get("message"):
-        text += f"{texts.COLON[language]}{data['message']}"
-    return text
+    why = _added(entry.kind, data)
+    return f"{text}{texts.COLON[language]}{why}" if why else text
+
+
+def _added(kind: str, data: Mapping[str, Any]) -> str:
+    """What a caller, or an agent that leaves, said itself; empty: nothing."""
+    if kind == records.CANCELLED:
+        return str(data.get("message") or "")
+    if kind == records.NODE_DRAINING and data.get("by_agent"):
+        return str(data.get("reason") or "")
+    return ""
 
 
 def _attributes(entry: Entry, data: Mapping[str, Any]) -> dict[str, str]:

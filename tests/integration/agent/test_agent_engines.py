@@ -10,6 +10,7 @@ import pytest
 
 from batchyard.v1 import node_service_pb2 as node
 from batchyard.v1 import types_pb2 as types
+from node_agent import app as agent_app
 from node_agent import config_sources
 from node_agent.app import App
 from node_agent.core import Limits
@@ -89,6 +90,35 @@ async def test_an_agent_none_of_whose_engines_starts_exits_with_1(
     assert "no engine can serve" in caplog.text
     failed = [r for r in caplog.records if getattr(r, "event", "") == "engine_failed"]
     assert [r.__dict__["reason"] for r in failed] == ["no such model file"]
+
+
+async def test_an_agent_that_leaves_tells_the_scheduler_why_in_its_engines_words(
+    scheduler: ScriptedScheduler,
+) -> None:
+    """However soon its engines fail: it waits for a session to say it in, and half-closes then."""
+    faults = {"a": "no such model file", "b": "out of memory"}
+    engines = [ScriptedEngine(name, fault=EngineStartError(why)) for name, why in faults.items()]
+    agent = start(scheduler, *engines)
+    session = await scheduler.session()
+    drained = await session.until(
+        lambda: [m.drain for m in session.messages if m.HasField("drain")]
+    )
+    assert [(drain.reason, drain.terminate) for drain in drained] == [
+        ("no engine can serve: a: no such model file; b: out of memory", True)
+    ]
+    loads = {load.engine_id: load for load in session.reports[-1].engines}
+    assert {name: load.message for name, load in loads.items()} == faults
+    assert await agent.exit_code() == 1
+    await session.until(lambda: session.closed, "a half-close: it leaves in good order")
+
+
+async def test_an_agent_without_engines_leaves_even_if_no_scheduler_can_be_told(
+    scheduler: ScriptedScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_app, "TELL_S", 0.1)
+    await scheduler.stop()
+    agent = start(scheduler, ScriptedEngine("a", fault=EngineStartError("no such model file")))
+    assert await agent.exit_code() == 1
 
 
 async def test_an_engine_that_does_not_start_is_reported_down_and_the_other_works(

@@ -442,7 +442,7 @@ async def test_drained_agent_leaves_in_good_order(world: World, agent: Agent) ->
     assert await agent.read() is None
     assert [event.goodbye for event in world.breaks()] == [True]
     assert world.node().health is NodeHealth.LOST
-    assert world.node().state_reason == "it left"
+    assert world.node().state_reason == "it left: SIGTERM"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from tests.unit.engines.hostile_server import HostileServer, hostile_server
 
 pytestmark = pytest.mark.slow
 
+BROKEN = 'command=[no-such-server, "{port}"]'
 STATES = {
+    "broken": "down",
     "gone": "down",
     "hung": "stalled",
     "keyless": "down",
@@ -30,6 +32,7 @@ async def start(running: Cluster, gone: HostileServer, keyless: HostileServer) -
     """One node for each state, all at once."""
     option = "--engine-option"
     engines = {
+        "broken": ("openai", option, BROKEN, option, "models={b: b}"),
         "gone": ("openai", "--url", gone.url),
         "hung": ("simulated", option, "models=[h]", option, "stalled=true"),
         "keyless": ("openai", "--url", keyless.url),
@@ -81,16 +84,21 @@ async def test_operator_is_shown_what_keeps_each_node_from_serving() -> None:
         documents = [node_document(node) async for node in running.admin.nodes()]
         assert {d["node_id"]: d["state"] for d in documents} == STATES
         why = {d["node_id"]: d["state_reason"] for d in documents}
+        assert "no-such-server: No such file" in why["broken"]
+        assert why["broken"].startswith("it left: no engine can serve: "), "its agent is gone"
+        (draining,) = await running.events("node_draining")
+        assert "no-such-server: No such file" in draining.message
         assert "api_key_file" in why["keyless"]
         assert why["gone"].startswith(f"nothing answers at {gone.url}")
         assert why["hung"] == "stalled on order"
         assert await metrics(running) == {
             f'batchyard_node_health{{node="{node_id}",state="{state}"}} 1.0'
             for node_id, state in STATES.items()
+            if node_id != "broken"  # no series of what is gone
         }
         models = {model.model: model.state async for model in running.client.list_models()}
         assert (models["h"], models["w"]) == (5, 2), "failed, loading"
         code, rows = await doctor(running)
         assert code == 1, "no node works"
         told = [row["says"].split(":")[0] for row in rows if row["result"] == "warning"]
-        assert told == ["gone is down", "hung is stalled", "keyless is down"]
+        assert told == ["broken is down", "gone is down", "hung is stalled", "keyless is down"]

@@ -107,6 +107,8 @@ def test_state_is_lost_then_what_operators_set_then_the_health() -> None:
     assert state_word("draining", "suspect") == "draining"
     assert state_word("draining", "lost") == "lost"
     assert state_word("drained", "lost") == "drained", "it left in good order"
+    assert state_word("drained", "lost", "down") == "down", "and why it left"
+    assert state_word("active", "lost", "lost") == "lost"
     assert state_word(None, None) == "unknown"
 
 

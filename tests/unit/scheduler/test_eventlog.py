@@ -247,6 +247,20 @@ async def test_an_operators_event_says_who_and_why() -> None:
     assert "reason" not in events["node_cordoned"].attributes
     assert events["node_draining"].principal == ""
     assert events["node_draining"].reason == "scale"
+    assert events["node_draining"].message.endswith("in flight there"), (
+        "the reason is its own field"
+    )
+
+
+async def test_event_of_an_agent_that_leaves_says_why_in_its_words() -> None:
+    world = SmallWorld()
+    await world.join("n0")
+    why = "no engine can serve: no such model file"
+    await world.post(DrainRequested("n0", 0, True, why, by_agent=True))
+    (drains,) = world.eventlog.newest(EventFilter(kinds=frozenset({records.NODE_DRAINING})))
+    writer = EventWriter(world.clock, 3)
+    assert writer.write(drains).message == f"node n0 drains; 0 in flight there: {why}"
+    assert writer.write(drains, "zh").message.endswith(f"：{why}")
 
 
 def test_event_ids_grow_across_terms_and_are_read_back() -> None:

@@ -130,6 +130,8 @@ def _unwell(nodes: list[Node]) -> Iterator[Document]:
 
 
 def _is_unwell(document: Document) -> bool:
+    if document["state"] == "down":  # also one that has left for that
+        return True
     if document["availability"] != "active" or document["state"] in ("loading", "lost"):
         return False
     return document["state"] != "healthy" or bool(document["state_reason"])

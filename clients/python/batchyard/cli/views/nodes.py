@@ -31,12 +31,13 @@ LIST_COLUMNS = (
 
 
 def state_word(availability: str | None, health: str | None, why_not: str | None = None) -> str:
-    """One word for both states: `lost`, but of a node that was drained before it left; else what
-    operators set, else the health; of one that is `starting`, why it takes no work, by the
-    scheduler: `loading`, `stalled`, `down`, `no_model` say more.
+    """One word for both states: `lost`, but of a node that was drained before it left (`down` if
+    it left as no engine could serve); else what operators set, else the health; of one that is
+    `starting`, why it takes no work, by the scheduler: `loading`, `stalled`, `down`, `no_model`
+    say more.
     """
-    if health == "lost" and availability != "drained":
-        return "lost"
+    if health == "lost" and (availability != "drained" or why_not == "down"):
+        return "down" if availability == "drained" else "lost"
     if availability not in (None, "active"):
         return str(availability)
     if health == "starting" and why_not:
