@@ -131,7 +131,8 @@ class QueueSection(Section):
     """Expect of an output no more than 90 % of this tenant's outputs of this model had, where that
     is less than the request allows: more fit into the memory of an engine that counts tokens."""
     no_node_grace: DurationNs = 30 * SECOND
-    """How long a request waits for a first live node of its model before NO_CAPACITY."""
+    """How long a request waits for a first live node of its model before NO_CAPACITY; where the
+    autoscaler asks for one within this time, `autoscale.start_timeout` longer at most."""
 
 
 class HealthSection(Section):

@@ -2,8 +2,10 @@
 
     {"pool": "m", "desired": 3, "ready": 2, "starting": 0, "reason": "...", "drained": []}
 
-One run at a time per pool; while one runs, only the latest decision waits. A run that fails, or
-takes more than a minute, is reported, and what it was to start is not awaited.
+One run at a time per pool; while one runs, only the latest decision waits. A run has ended when the
+command itself has, whatever it left behind in the background (an agent, say). One that fails, or
+takes more than a minute, is reported, and what it was to start is not awaited. One that takes too
+long, or runs when the scheduler stops, is stopped with all that it started.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Final
@@ -21,14 +25,26 @@ from scheduler_service.core.commands import RequestScale
 log = logging.getLogger(__name__)
 
 TIME_LIMIT_S: Final = 60.0
+STOP_GRACE_S: Final = 2.0  # from SIGTERM to SIGKILL
+_WORDS: Final = 500  # characters of its last words that are told
+_TAIL: Final = 2_000  # bytes of them that are kept
+_CHUNK: Final = 65_536
 
 
 class CommandActuator:
     """Runs the command."""
 
-    def __init__(self, argv: Sequence[str], *, on_failed: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        on_failed: Callable[[str, str], None],
+        time_limit_s: float = TIME_LIMIT_S,
+    ) -> None:
+        """`argv`: program and arguments; `on_failed(pool, message)`."""
         self._argv = list(argv)
         self._on_failed = on_failed
+        self._time_limit_s = time_limit_s
         self._running: dict[str, asyncio.Task[None]] = {}
         self._next: dict[str, RequestScale] = {}
 
@@ -44,42 +60,116 @@ class CommandActuator:
         try:
             wanted: RequestScale | None = command
             while wanted is not None:
-                await self._run(wanted)
+                fault = await self._run(wanted)
+                if fault:
+                    self._on_failed(pool, f"{self._argv[0]} {fault}")
                 wanted = self._next.pop(pool, None)
         finally:
             del self._running[pool]
 
-    async def _run(self, command: RequestScale) -> None:
-        try:
-            process = await asyncio.create_subprocess_exec(
+    async def _run(self, command: RequestScale) -> str:
+        """What went wrong; empty: nothing."""
+        with _Words() as words:
+            try:
+                process = await self._start(words.inlet)
+            except (OSError, ValueError) as fault:
+                return f"cannot be run: {fault}"
+            try:
+                async with asyncio.timeout(self._time_limit_s):
+                    await _tell(process, json.dumps(asdict(command)).encode())
+                    code = await process.wait()
+            except TimeoutError:
+                await _stop(process)
+                return f"took more than {self._time_limit_s:g} s"
+            except asyncio.CancelledError:
+                await _stop(process)
+                raise
+            return f"ended with code {code}: {words.last()}" if code else ""
+
+    async def _start(self, stderr: int) -> asyncio.subprocess.Process:
+        """In a group of its own, so that all of it can be stopped, also if that comes right now."""
+        start = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 *self._argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
             )
-        except OSError as fault:
-            self._on_failed(command.pool, f"{self._argv[0]} cannot be run: {fault}")
-            return
+        )
         try:
-            talk = process.communicate(json.dumps(asdict(command)).encode())
-            _, said = await asyncio.wait_for(talk, TIME_LIMIT_S)
-        except (TimeoutError, asyncio.CancelledError) as end:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            if isinstance(end, asyncio.CancelledError):
-                raise
-            self._on_failed(command.pool, f"{self._argv[0]} took more than {TIME_LIMIT_S:.0f} s")
-            return
-        if process.returncode != 0:
-            words = said.decode(errors="replace").strip()[-500:] or "no word"
-            self._on_failed(
-                command.pool, f"{self._argv[0]} ended with code {process.returncode}: {words}"
-            )
+            return await asyncio.shield(start)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError, ValueError):
+                await _stop(await start)
+            raise
 
     async def close(self) -> None:
         """Stop what runs."""
-        for task in list(self._running.values()):
+        tasks = list(self._running.values())
+        for task in tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _tell(process: asyncio.subprocess.Process, message: bytes) -> None:
+    """Write to its standard input, which it need not read and may have closed: uvloop has a
+    RuntimeError for that.
+    """
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError, RuntimeError):
+        process.stdin.write(message)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """End it and all that it started: politely, then for good."""
+    _signal(process, signal.SIGTERM)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), STOP_GRACE_S)
+    _signal(process, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+class _Words:
+    """The last of what a command says on standard error, however much that is.
+
+    A pipe of our own: the loop's would keep a command from having ended while anything that it left
+    in the background holds the other end.
+    """
+
+    def __init__(self) -> None:
+        self._outlet, self.inlet = os.pipe()
+        os.set_blocking(self._outlet, False)
+        self._tail = bytearray()
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> _Words:
+        self._loop.add_reader(self._outlet, self._read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.remove_reader(self._outlet)
+        os.close(self._outlet)
+        os.close(self.inlet)
+
+    def _read(self) -> bool:
+        """Take what is there; whether that was anything."""
+        try:
+            chunk = os.read(self._outlet, _CHUNK)
+        except BlockingIOError:
+            return False
+        self._tail += chunk
+        del self._tail[:-_TAIL]
+        return bool(chunk)
+
+    def last(self) -> str:
+        """In words for people."""
+        self._read()  # a pipe holds no more than one chunk
+        return self._tail.decode(errors="replace").strip()[-_WORDS:] or "no word"

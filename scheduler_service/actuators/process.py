@@ -96,20 +96,19 @@ class ProcessActuator:
         child.watch = asyncio.ensure_future(self._watch(child))
 
     async def _watch(self, child: _Child) -> None:
-        """Pass its log on, and reap it."""
-        assert child.process.stderr is not None
-        async for line in child.process.stderr:
-            sys.stderr.buffer.write(line)
-            child.tail += line
-            del child.tail[:-_TAIL]
+        """Pass its log on, and reap it. One that had joined did start: the core sees it go."""
+        await _pass_on(child)
         code = await child.process.wait()
         self._children.pop(child.node_id, None)
-        if code != 0 and not child.stopping and not self._closed:
-            last = child.tail.decode(errors="replace").strip().splitlines()[-1:]
-            self._on_failed(
-                child.pool,
-                f"agent {child.node_id} ended with code {code}: {' '.join(last) or 'no word'}",
-            )
+        if code == 0 or child.stopping or self._closed:
+            return
+        last = child.tail.decode(errors="replace").strip().splitlines()[-1:]
+        message = f"agent {child.node_id} ended with code {code}: {' '.join(last) or 'no word'}"
+        if self._joined(child.node_id):
+            fields = {"event": "agent_ended", "node_id": child.node_id, "pool": child.pool}
+            log.warning("%s", message, extra=fields)
+        else:
+            self._on_failed(child.pool, message)
 
     async def close(self) -> None:
         """Stop all children: politely, then for good. Bounded by STOP_GRACE_S."""
@@ -126,6 +125,24 @@ class ProcessActuator:
                     with contextlib.suppress(ProcessLookupError):
                         child.process.kill()
                 await asyncio.wait(late)
+
+
+async def _pass_on(child: _Child) -> None:
+    """Its log, line by line, to ours, until it has closed it. Nothing may end this before: an agent
+    whose log nobody takes stands still as soon as the pipe is full.
+    """
+    assert child.process.stderr is not None
+    while True:
+        try:
+            line = await child.process.stderr.readline()
+        except ValueError:
+            continue  # longer than the reader's limit, which has dropped it
+        if not line:
+            return
+        with contextlib.suppress(OSError):  # ours is full or closed
+            sys.stderr.buffer.write(line)
+        child.tail += line
+        del child.tail[:-_TAIL]
 
 
 def _signal(child: _Child) -> None:

@@ -241,9 +241,11 @@ def _grace_ends(state: State, request: Request, pool: Pool) -> Instant:
     if not pool.live:
         since = max(pool.dead_since, request.queued_at)
         scale = pool.scale
-        if scale.desired > 0:  # a node was asked for: it may take as long as starts may
+        ends = since + state.settings.queue.no_node_grace
+        if scale.desired > 0:  # one asked for by then may take as long as starts may, but
+            # none that comes is asked for again and again: that is no reason to wait for ever
             start_timeout = state.settings.autoscale.start_timeout
-            return max(since + state.settings.queue.no_node_grace, scale.asked_at + start_timeout)
+            return max(ends, min(scale.asked_at, ends) + start_timeout)
     elif request.unfit_since < NEVER:
         since = max(request.unfit_since, request.queued_at)
     else:

@@ -137,7 +137,7 @@ class PoolWriter:
             built.desired = scale.planned or built.desired
             if scale.frozen_until < NEVER:
                 built.frozen_until.CopyFrom(self._clock.timestamp(scale.frozen_until))
-        decided_at = max(scale.last_out_at, scale.last_in_at)
+        decided_at = max(scale.asked_at, scale.last_in_at)
         if decided_at > -NEVER:
             built.decide_time.CopyFrom(self._clock.timestamp(decided_at))
         return built

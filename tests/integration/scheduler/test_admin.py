@@ -108,6 +108,17 @@ async def test_a_scaled_pool_shows_its_target() -> None:
     assert scale.pressure >= 1.0
 
 
+async def test_filling_up_to_the_minimum_is_a_decision_with_its_time() -> None:
+    scaled = CoreSettings(autoscale=AutoscaleSettings(enabled=True, min_nodes=2, max_nodes=3))
+    async with serving(SmallWorld(scaled)) as served:
+        await served.world.join("n0")
+        await served.world.pass_time(2)
+        report = (await served.stub.GetReport(pb.GetReportRequest())).report
+    scale = report.pools[0].scale
+    assert scale.reason == "below the minimum of 2"
+    assert scale.HasField("decide_time")
+
+
 @pytest.mark.parametrize(
     ("request_", "field"),
     [

@@ -9,9 +9,9 @@ import pytest
 
 from scheduler_service.core import commands as cmd
 from scheduler_service.core import events as ev
-from scheduler_service.core.outcomes import NodeAvailability, Outcome, RequestClass
+from scheduler_service.core.outcomes import NodeAvailability, Outcome, Reason, RequestClass
 from scheduler_service.core.scaling import leaving
-from scheduler_service.core.settings import AutoscaleSettings
+from scheduler_service.core.settings import AutoscaleSettings, QueueSettings
 from scheduler_service.core.types import SECOND
 from scheduler_service.policies import build
 from tests.builders import Agent, World, engine
@@ -144,6 +144,22 @@ def test_node_that_never_starts_counts_no_more_after_its_time() -> None:
     world.submit(50)
     world.advance(33)
     assert asked(world) == [2, 2], "it never came, so it is asked for again"
+
+
+def test_nobody_waits_for_ever_for_nodes_that_are_asked_for_and_never_come() -> None:
+    """One asked for within the grace gets its time to start; those asked for later do not count."""
+    world = World(
+        policies=build(),
+        known_models=frozenset({"m"}),
+        queue=QueueSettings(no_node_grace=30 * SECOND),
+        autoscale=AutoscaleSettings(enabled=True, max_nodes=1, start_timeout=20 * SECOND),
+    )
+    request = world.submit()
+    world.advance(35)
+    assert world.outcome(request) is None
+    world.advance(16)
+    assert len(asked(world)) >= 3
+    assert world.result(request).reason is Reason.NO_CAPACITY
 
 
 def test_failed_start_is_not_awaited() -> None:
