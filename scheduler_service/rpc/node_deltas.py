@@ -15,12 +15,15 @@ from google.protobuf.message import DecodeError
 
 from batchyard.v1 import inference_pb2, types_pb2
 from scheduler_service.core.relay import GAP, STALE, Lane, Output, Relay
+from scheduler_service.core.types import Request
 from scheduler_service.rpc.convert_node import SessionRefused, violation
 
 MAX_EXTRAS: Final = 1024
 FIRST_TOOL_CHANNEL: Final = 16
 LAST_TOOL_CHANNEL: Final = 16 + 1023
+MAX_CHOICES: Final = 128  # the protocol's, of GenerationParams.n
 
+_RAW: Final = inference_pb2.InferenceRequest.RAW_FIELD_NUMBER
 _COLUMNS: Final = ("texts", "token_counts", "token_id_counts", "choice_indexes", "channels")
 
 
@@ -51,10 +54,17 @@ class DeltaGate:
         """Deliver what is new, and add to `begun` the dispatch ids that speak for the first time.
 
         Raises:
-            SessionRefused: columns of unequal length, or text is missing before a delta. What came
-                before it has been delivered, and is in `begun`.
+            SessionRefused: the columns are not what the protocol says, and nothing was delivered; or
+                text is missing before a delta: what came before it has been delivered, and is in
+                `begun`.
         """
         check_columns(deltas)
+        choices = deltas.choice_indexes[:]
+        if choices:
+            self._check_choices(zip(deltas.ids, choices, strict=True), relay, "choice_indexes")
+        if deltas.extras:
+            rows = [(extra.id, extra.choice_index) for extra in deltas.extras]
+            self._check_choices(rows, relay, "extras")
         for extra in deltas.extras:
             self._take_extra(extra, relay, begun)
         at = 0
@@ -66,7 +76,7 @@ class DeltaGate:
             deltas.texts[:] or repeat(""),
             deltas.token_counts[:] or repeat(0),
             deltas.token_id_counts[:] or repeat(0),
-            deltas.choice_indexes[:] or repeat(0),
+            choices or repeat(0),
             deltas.channels[:] or repeat(0),
             strict=False,
         ):
@@ -108,6 +118,27 @@ class DeltaGate:
                 output.sink.deliver(choice, channel, offset, text, tokens, row_ids)
             except Exception as error:  # one client's sink must not stop the other items
                 self._on_fault("a sink did not take a delta", error)
+
+    def _check_choices(self, rows: Iterable[tuple[int, int]], relay: Relay, column: str) -> None:
+        """Whether each (dispatch id, choice) is of a choice that its request asked for. Of ids that
+        are not its own nothing is let through anyway.
+
+        Raises:
+            SessionRefused: one is not.
+        """
+        for dispatch_id, choice in rows:
+            if not choice:
+                continue
+            lane = relay.lanes.get(dispatch_id)
+            if lane is None or lane.attempt.engine.node.epoch != self._epoch:
+                continue
+            most = most_choices(lane.attempt.request)
+            if choice >= most:
+                raise violation(
+                    f"dispatch {dispatch_id} has output of choice {choice}; its request asked for "
+                    f"{most}, numbered from 0 on",
+                    f"deltas.{column}",
+                )
 
     def _lane(self, dispatch_id: int, relay: Relay) -> Lane | None:
         """The lane, if it is live and this session's; else the delta is counted as stale."""
@@ -156,6 +187,16 @@ class DeltaGate:
             lane.output.sink.deliver_extra(extra)
         except Exception as error:  # as above
             self._on_fault("a sink did not take an extra row", error)
+
+
+def most_choices(request: Request) -> int:
+    """Choices, or texts, that it asked for; those that its body alone knows (an engine's own, or
+    one that is not here yet) may be as many as the protocol allows.
+    """
+    traits = request.traits
+    if not request.max_attempts or (traits is not None and traits.input_kind == _RAW):
+        return MAX_CHOICES
+    return request.inputs
 
 
 def check_columns(deltas: types_pb2.TokenDeltas) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from batchyard.v1 import inference_pb2, types_pb2
 from scheduler_service.core.relay import Output, Relay
+from scheduler_service.core.types import Request, Traits
 from scheduler_service.rpc.convert_node import SessionRefused
 from scheduler_service.rpc.node_deltas import DeltaGate
 
@@ -36,8 +37,10 @@ class Sink:
         self.order.append("extra")
 
 
-def attempt(epoch: int = EPOCH) -> Any:
-    return SimpleNamespace(engine=SimpleNamespace(node=SimpleNamespace(epoch=epoch)))
+def attempt(epoch: int = EPOCH, **fields: Any) -> Any:
+    """By default of a request for two choices."""
+    engine = SimpleNamespace(node=SimpleNamespace(epoch=epoch))
+    return SimpleNamespace(engine=engine, request=Request(1, "r1", "m", **{"inputs": 2, **fields}))
 
 
 class Gate:
@@ -48,9 +51,11 @@ class Gate:
         self.faults: list[str] = []
         self.gate = DeltaGate(EPOCH, lambda what, _error: self.faults.append(what))
 
-    def open(self, dispatch_id: int = 1, *, omit_text: bool = False, sole: bool = True) -> Sink:
+    def open(
+        self, dispatch_id: int = 1, *, omit_text: bool = False, sole: bool = True, **request: Any
+    ) -> Sink:
         sink = Sink(omit_text=omit_text)
-        self.relay.open(dispatch_id, Output(50, sink), attempt(), sole=sole)
+        self.relay.open(dispatch_id, Output(50, sink), attempt(**request), sole=sole)
         return sink
 
     def take(self, **columns: Any) -> list[int]:
@@ -163,6 +168,52 @@ def test_channels_that_do_not_exist_are_refused(channel: int) -> None:
     with pytest.raises(SessionRefused) as refused:
         gate.take(ids=[1], offsets=[0], texts=["a"], channels=[channel])
     assert refused.value.error.reason == types_pb2.ERROR_REASON_PROTOCOL_VIOLATION
+
+
+@pytest.mark.parametrize(("inputs", "choice"), [(1, 1), (1, 9999), (3, 3), (128, 1 << 31)])
+def test_output_of_a_choice_that_was_not_asked_for_is_refused(inputs: int, choice: int) -> None:
+    """And nothing of its message is delivered."""
+    gate = Gate()
+    sink = gate.open(inputs=inputs)
+    logprobs = [types_pb2.TokenLogprob(token=b"a", logprob=-1)]
+    extra = types_pb2.DeltaExtra(id=1, choice_index=choice, logprobs=logprobs)
+    with pytest.raises(SessionRefused, match=f"choice {choice}; its request asked for") as row:
+        gate.take(ids=[1, 1], offsets=[0, 0], texts=["a", "b"], choice_indexes=[0, choice])
+    with pytest.raises(SessionRefused, match=f"choice {choice}; its request asked for") as rare:
+        gate.take(extras=[extra])
+    for refused, field in ((row, "deltas.choice_indexes"), (rare, "deltas.extras")):
+        error = refused.value.error
+        assert error.reason == types_pb2.ERROR_REASON_PROTOCOL_VIOLATION
+        assert error.field == field
+    assert (sink.rows, sink.extras) == ([], [])
+    assert gate.relay.lanes[1].output.positions() == []
+    last = inputs - 1
+    gate.take(ids=[1], offsets=[0], texts=["a"], choice_indexes=[last])
+    assert [row[0] for row in sink.rows] == [last]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"inputs": 1, "traits": Traits(input_kind=inference_pb2.InferenceRequest.RAW_FIELD_NUMBER)},
+        {"inputs": 1, "max_attempts": 0},  # adopted, and its caller is not back
+    ],
+)
+def test_choices_that_only_the_body_knows_are_as_many_as_the_protocol_allows(
+    request_: dict[str, Any],
+) -> None:
+    gate = Gate()
+    sink = gate.open(**request_)
+    gate.take(ids=[1], offsets=[0], texts=["a"], choice_indexes=[127])
+    assert [row[0] for row in sink.rows] == [127]
+    with pytest.raises(SessionRefused, match="choice 128"):
+        gate.take(ids=[1], offsets=[0], texts=["a"], choice_indexes=[128])
+
+
+def test_choices_of_items_that_are_not_its_own_are_dropped_like_the_rest_of_them() -> None:
+    gate = Gate()
+    gate.take(ids=[99], offsets=[0], texts=["a"], choice_indexes=[9999])
+    assert gate.relay.stale == 1
 
 
 @pytest.mark.parametrize(
