@@ -34,6 +34,7 @@ from service_kit import wire_walk
 log = logging.getLogger(__name__)
 
 MAX_COALESCE: Final = 1_000_000_000
+_TURN: Final = 0xFF  # calls of one message that are taken in without a pause, less one
 _CALL_ID: Final = wire_pb2.PackedCall.CALL_ID_FIELD_NUMBER
 
 
@@ -161,8 +162,12 @@ class MultiplexStream:
                 opening = Opening(b"", principal, tracing, stream=self._trace)
                 opening.received_at = self._intake.clock.now()
                 for index, call in enumerate(message.calls):
+                    if index & _TURN == _TURN:
+                        await self._give_way()
                     self._call(call, index, opening)
-                for call_id in message.cancel_call_ids:
+                for index, call_id in enumerate(message.cancel_call_ids):
+                    if index & _TURN == _TURN:
+                        await self._give_way()
                     self._cancel(call_id)
                 if message.done:
                     break
@@ -173,6 +178,13 @@ class MultiplexStream:
         finally:
             self._done = True
             self.check_done()
+
+    async def _give_way(self) -> None:
+        """A message has millions of calls, if its sender wants: others come between them, and their
+        ends do not pile up.
+        """
+        await self.writer.room()
+        await asyncio.sleep(0)
 
     def _open(self, message: scheduler_service_pb2.MultiplexOpen) -> None:
         if message.HasField("coalesce"):
@@ -203,6 +215,8 @@ class MultiplexStream:
             error = refused.error
             self._intake.refused(error, opening.principal)
             call_id = call_id or wire_walk.numbers(data).get(_CALL_ID, 0)
+            if call_id in self.calls:  # of another: it must not take this for its own end
+                call_id = 0
             if error.field or error.reason == types_pb2.ERROR_REASON_INVALID_ARGUMENT:
                 refused.within(f"calls[{index}]")
         except Exception:  # ours: the stream's other calls go on
@@ -230,8 +244,16 @@ class MultiplexStream:
             self.cut_off(call)
 
     def _no_room(self, call_id: int) -> Refused:
-        if call_id == 0 or call_id in self.calls:
-            return Refused("call_id must be above 0 and unique in the stream", field="call_id")
+        if call_id == 0:
+            text = "call_id must be above 0: choose another number for each call of the stream"
+            return Refused(text, field="call_id")
+        if call_id in self.calls:
+            return Refused(
+                f"call_id {call_id} is that of another call of this stream, which goes on: send "
+                "this one again under a number of its own",
+                field="call_id",
+                metadata={"callId": str(call_id)},
+            )
         return Refused(
             f"{len(self.calls)} calls are outstanding, the most for a stream",
             reason=Reason.QUEUE_FULL,

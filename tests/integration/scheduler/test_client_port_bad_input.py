@@ -267,14 +267,24 @@ async def test_first_message_must_open_and_no_other(world: World) -> None:
 
 
 async def test_call_ids_are_above_zero_and_unique(world: World) -> None:
+    """Who repeats one hears of it under no call's id, and the first call goes on."""
     stream = await world.multiplex()
     (running,) = await stream.start(prompt("[[stall]]"))
     await world.until(lambda: world.running() == 1)
-    zero = scheduler_service_pb2.Call(call_id=0, request=prompt())
-    await stream.send(calls=[zero])
+    again = [
+        scheduler_service_pb2.Call(call_id=call_id, request=prompt())
+        for call_id in (0, running.call_id)
+    ]
+    await stream.send(calls=again)
+    cut_off = bytes([0x12, 4, 0x08, running.call_id, 0x12, 0x7F])  # its request does not parse
+    await stream.send_raw(cut_off)
     (good,) = await stream.start(prompt())
     assert (await good.wait()).error is None
-    assert [result.error.field for result in stream.strange] == ["calls[0].call_id"]
+    errors = [result.error for result in stream.strange]
+    assert [error.field for error in errors] == ["calls[0].call_id", "calls[1].call_id", "calls[0]"]
+    assert {error.code for error in errors} == {INVALID.value[0]}
+    assert errors[1].metadata["callId"] == str(running.call_id)
+    assert running.answer.result is None, "it takes the refusal of another for its own end"
     await running.cancel()
     assert (await running.wait()).reason == "CANCELLED_BY_CLIENT"
 
@@ -305,6 +315,20 @@ async def test_calls_above_max_outstanding_are_refused_and_may_come_again() -> N
         (again,) = await stream.start(prompt())
         assert (await again.wait()).error is None
         await world.settled()
+
+
+async def test_message_of_very_many_calls_holds_up_nobody_and_fills_no_memory() -> None:
+    """Its sender reads no answer: no more of them wait than calls may be outstanding."""
+    async with running_world(limits=Limits(max_outstanding=100)) as world:
+        await world.add_agent(slots=8)
+        flood = await world.multiplex(reads=False)
+        honest = await world.multiplex()
+        writers = [stream.writer for stream in world.port._streams]
+        await flood.send_raw(b"\x12\x00" * 20_000)
+        while not any(writer._results for writer in writers):
+            (call,) = await honest.start(prompt())
+            assert (await call.wait()).error is None
+        assert sum(len(writer._results) for writer in writers) <= 100 + 256
 
 
 async def test_message_above_its_limit_ends_the_stream_and_no_other(world: World) -> None:
