@@ -45,7 +45,7 @@ def summary(request: Request, now: Instant) -> report_pb2.RequestSummary:
         live_dispatch_ids=list(request.live),
         node_id=attempts[-1].node.node_id if attempts else "",
         attempts=len(attempts),
-        output_tokens=_delivered(request),
+        output_tokens=status.uint32(_delivered(request)),
         degraded=request.degraded,
         preemptions=request.preemptions,
         trace_id=request.trace_id,
@@ -75,10 +75,10 @@ def details(request: Request, clock: Clock) -> admin_service_pb2.GetRequestRespo
     )
     tokens = _delivered(request)
     if tokens:
-        built.usage.output_tokens = tokens
+        built.usage.output_tokens = status.uint32(tokens)
     wasted = sum(a.output_tokens for a in request.attempts if _wasted(a))
     if wasted:
-        built.usage.wasted_output_tokens = wasted
+        built.usage.wasted_output_tokens = status.uint32(wasted)
     if request.reason is not Reason.NONE:
         last = request.attempts[-1].message if request.attempts else ""
         built.error.CopyFrom(status.error(request.reason, last))
@@ -102,7 +102,7 @@ def attempt(attempt: Attempt, clock: Clock) -> types_pb2.Attempt:
     if attempt.ended_at:
         built.end_time.CopyFrom(clock.timestamp(attempt.ended_at))
     if attempt.output_tokens:
-        built.output_tokens = attempt.output_tokens
+        built.output_tokens = status.uint32(attempt.output_tokens)
     if attempt.reason is not Reason.NONE:
         built.error.CopyFrom(status.error(attempt.reason, attempt.message))
     return built

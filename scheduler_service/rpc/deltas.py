@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from batchyard.v1 import types_pb2
+from scheduler_service.rpc.status import UINT32_MAX, uint32
 
 MAX_ITEMS: Final = 256
 MAX_BYTES: Final = 64 << 10
@@ -217,8 +218,9 @@ def _fill(columns: types_pb2.TokenDeltas, rows: list[_Row], with_ids: bool) -> N
     if any(texts):
         columns.texts.extend(texts)
     counts = [row.tokens for row in rows]
-    if any(counts):
-        columns.token_counts.extend(counts)
+    most = max(counts, default=0)
+    if most:
+        columns.token_counts.extend(counts if most <= UINT32_MAX else map(uint32, counts))
     choices = [row.choice for row in rows]
     if any(choices):
         columns.choice_indexes.extend(choices)

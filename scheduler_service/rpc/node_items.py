@@ -11,6 +11,7 @@ from batchyard.v1 import node_service_pb2 as pb
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.types import NEVER, SECOND, Attempt, Duration, Instant, Request
 from scheduler_service.rpc.ports import Entry, Tracer
+from scheduler_service.rpc.status import uint32
 from service_kit.wire_write import field, tag
 
 Bake = Callable[[Attempt], bytes]  # makes the cookie of a dispatch
@@ -113,7 +114,7 @@ def _continue(continuation: pb.Continuation, request: Request, entry: Entry) -> 
     continuation.text = entry.delivered_text(TEXT)
     continuation.reasoning = entry.delivered_text(REASONING)
     continuation.token_ids.extend(entry.delivered_token_ids())
-    continuation.output_tokens = output.tokens
+    continuation.output_tokens = uint32(output.tokens)
 
 
 def cookie(request: Request) -> bytes:

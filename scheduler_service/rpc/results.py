@@ -93,11 +93,14 @@ class ResultBuilder:
 
 
 def _error(command: FinishRequest) -> types_pb2.Error:
-    field = command.payload.error.field if command.payload is not None else ""
-    if command.reason is Reason.MODEL_NOT_FOUND and not field:
+    payload, reason = command.payload, command.reason
+    field = payload.error.field if payload is not None else ""
+    if reason is Reason.MODEL_NOT_FOUND and not field:
         field = "request.model"
+    elif reason is Reason.CONTEXT_TOO_LONG and payload is None:
+        field = "request.tokens"  # the core counts those of no other input
     return status.error(
-        command.reason,
+        reason,
         command.message,
         field=field,
         metadata=command.metadata,
@@ -112,7 +115,7 @@ def _count_usage(result: wire_pb2.PackedInferenceResult, command: FinishRequest)
     if payload is not None and payload.HasField("usage"):
         result.usage.CopyFrom(payload.usage)
     if output is not None and output.tokens:
-        result.usage.output_tokens = output.tokens
+        result.usage.output_tokens = status.uint32(output.tokens)
     if command.outcome is not _SUCCEEDED and (
         (output is not None and output.begun) or (payload is not None and payload.outputs)
     ):
@@ -120,7 +123,7 @@ def _count_usage(result: wire_pb2.PackedInferenceResult, command: FinishRequest)
     if output is None and len(request.attempts) > 1:
         wasted = sum(a.output_tokens for a in request.attempts if a is not command.attempt)
         if wasted:
-            result.usage.wasted_output_tokens = wasted
+            result.usage.wasted_output_tokens = status.uint32(wasted)
 
 
 def _show(attempt: Attempt, wall: int) -> types_pb2.Attempt:
@@ -140,7 +143,7 @@ def _show(attempt: Attempt, wall: int) -> types_pb2.Attempt:
     if attempt.ended_at:
         set_time(shown.end_time, wall + attempt.ended_at)
     if attempt.output_tokens:
-        shown.output_tokens = attempt.output_tokens
+        shown.output_tokens = status.uint32(attempt.output_tokens)
     if attempt.reason:
         shown.error.CopyFrom(status.error(attempt.reason, attempt.message))
     return shown

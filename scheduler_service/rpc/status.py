@@ -23,6 +23,9 @@ DOMAIN: Final = "batchyard.dev"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 PUSHBACK_KEY: Final = "grpc-retry-pushback-ms"
 
+UINT32_MAX: Final = (1 << 32) - 1
+_LONGEST: Final = 315_576_000_000 * 1_000_000_000  # ns; the protocol's Duration holds no more
+
 MAX_MESSAGE: Final = 1024  # characters
 MAX_DETAILS: Final = 3500  # bytes; a peer refuses trailers above 8 KiB, and these grow by a third
 
@@ -105,9 +108,17 @@ def code_name(error: types_pb2.Error) -> str:
     return _CODES_BY_NUMBER.get(error.code, Code.UNKNOWN).name
 
 
+def uint32(number: int) -> int:
+    """A count for the wire. Sums of what nodes say may be above what it holds: such a one is cut
+    down, for to refuse it would end the stream of a client that is not to blame.
+    """
+    return min(number, UINT32_MAX)
+
+
 def duration(nanoseconds: Duration) -> DurationProto:
-    """A length for the wire."""
-    return DurationProto(seconds=nanoseconds // 1_000_000_000, nanos=nanoseconds % 1_000_000_000)
+    """A length for the wire; an estimate beyond what a Duration may say is cut down to that."""
+    seconds, nanos = divmod(min(nanoseconds, _LONGEST), 1_000_000_000)
+    return DurationProto(seconds=seconds, nanos=nanos)
 
 
 def error(

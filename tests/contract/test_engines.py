@@ -169,6 +169,8 @@ async def test_too_long_a_prompt_says_both_lengths(start: Start) -> None:
     assert error is not None
     assert error.reason == types_pb2.ERROR_REASON_CONTEXT_TOO_LONG
     assert int(error.metadata["promptTokens"]) > int(error.metadata["contextLength"]) > 29000
+    assert error.field == "request.text"
+    assert not error.refused, "it would be sent to another node"
 
 
 async def test_input_that_it_cannot_read_is_refused_by_name(start: Start) -> None:

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from batchyard.v1 import inference_pb2, scheduler_service_pb2
+from scheduler_service.core.outcomes import NodeHealth
 from scheduler_service.rpc.validate import Limits
 from tests.integration.scheduler import bad_requests
 from tests.integration.scheduler.callers import Answer, SingleExchange
@@ -160,20 +161,25 @@ async def test_unknown_model_is_not_found_and_names_what_there_is(world: World, 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_prompt_above_the_context_is_typed(world: World, way: str) -> None:
-    """Token input is counted here, text by the engine: the same reason, and no second attempt."""
-    for request in (
-        inference_pb2.InferenceRequest(
-            model=MODEL, tokens=inference_pb2.TokenInput(ids=range(40_000))
-        ),
-        prompt("word " * 40_000),
+    """Token input is counted here, text by the engine: the same reason, the input is named, there
+    is no second attempt, and nothing of it counts against the node.
+    """
+    tokens = inference_pb2.TokenInput(ids=range(40_000))
+    for attempts, request in (
+        (0, inference_pb2.InferenceRequest(model=MODEL, tokens=tokens)),
+        (1, prompt("word " * 40_000)),
     ):
         answer = await world.ask(way, request)
         assert answer.reason == "CONTEXT_TOO_LONG"
         assert answer.code == INVALID.value[0]
         assert answer.error is not None
         assert int(answer.error.metadata["promptTokens"]) > 32768
+        assert answer.field == f"request.{request.WhichOneof('input')}"
         assert answer.result is not None
-        assert len(answer.result.attempts) <= 1
+        assert len(answer.result.attempts) == attempts
+    node = next(iter(world.state.nodes.values()))
+    assert (node.failed, node.trust.errors_in_row, node.trust.failed) == (0, 0, 0)
+    assert node.health is NodeHealth.HEALTHY
     await world.settled()
 
 

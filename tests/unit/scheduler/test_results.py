@@ -173,6 +173,21 @@ def test_delivered_tokens_count_over_all_attempts() -> None:
     assert result.output_id == 55
 
 
+def test_sums_of_tokens_that_no_result_holds_are_cut_down() -> None:
+    most = (1 << 32) - 1
+    made = request(attempts=2)
+    for attempt in made.attempts:
+        attempt.output_tokens = most + 1
+    made.output = Output(55, None)
+    made.output.tokens = 2 * most
+    result = build(made, payload=payload(), attempt=made.attempts[-1])
+    assert result.usage.output_tokens == most
+    assert [attempt.output_tokens for attempt in result.attempts] == [most] * 2
+    made.output = None
+    alone = build(made, payload=payload(), attempt=made.attempts[-1])
+    assert alone.usage.wasted_output_tokens == most
+
+
 def test_call_that_never_reached_the_core_has_a_result_too() -> None:
     kinds = {
         Reason.CANCELLED_BY_CLIENT: types_pb2.FINISH_REASON_CANCELLED,

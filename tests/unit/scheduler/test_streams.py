@@ -64,6 +64,16 @@ def test_adjacent_deltas_of_a_channel_merge() -> None:
     assert not deltas
 
 
+def test_sums_of_tokens_that_no_column_holds_are_cut_down() -> None:
+    """Whatever its node says, a client's stream is not ended for it."""
+    deltas = Deltas()
+    most = (1 << 32) - 1
+    for offset in range(2):
+        deltas.add(1, 0, 0, offset, "a", most, ())
+    deltas.add(2, 0, 0, 0, "x", 7, ())
+    assert list(taken(deltas).token_counts) == [most, 7]
+
+
 def test_columns_that_say_nothing_are_left_out() -> None:
     deltas = Deltas()
     deltas.add(1, 0, 0, 0, "ab", 0, ())
