@@ -39,7 +39,7 @@ def on_report(state: State, event: ReportReceived) -> None:
             _heal_lost(state, node, attempt)
     strangers: list[int] = []
     for engine_id, ids in event.held.items():
-        unknown = [dispatch_id for dispatch_id in ids if dispatch_id not in node.in_flight]
+        unknown = [i for i in dict.fromkeys(ids) if i not in node.in_flight]
         if unknown:
             _heal_unknown(state, node, engine_id, unknown)
             strangers += unknown

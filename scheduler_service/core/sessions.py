@@ -143,7 +143,7 @@ def _admit(state: State, event: NodeJoined) -> None:
         if item.orphan is not None and adoption.adopt(state, node, item):
             adopted.append(item.dispatch_id)
     kept = set(adopted)  # membership only
-    abandon = [i.dispatch_id for i in event.running if i.dispatch_id not in kept]
+    abandon = list(dict.fromkeys(i.dispatch_id for i in event.running if i.dispatch_id not in kept))
     set_serving_health(node)
     state.emit(WelcomeNode(node.node_id, node.epoch, abandon, adopted))
     drains.tell(state, node)

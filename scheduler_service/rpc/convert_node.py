@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration as DurationProto
+from google.protobuf.message import DecodeError
 
 from batchyard.v1 import node_service_pb2 as pb
 from batchyard.v1 import types_pb2
@@ -20,6 +21,7 @@ from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.events import ItemEnd, ReportReceived, RunningItem
 from scheduler_service.core.outcomes import EngineMode, Reason
 from scheduler_service.core.types import (
+    NEVER,
     SECOND,
     BatchRules,
     Duration,
@@ -29,6 +31,7 @@ from scheduler_service.core.types import (
 )
 from scheduler_service.rpc import status
 from scheduler_service.rpc.node_settings import OLDEST_PROTOCOL_VERSION, Identity
+from service_kit import wire_walk
 
 MANAGED_LABEL: Final = "batchyard.managed"  # "true" on nodes that an autoscaler started
 ASSUMED_TOKENS: Final = 128  # of an output, where a profile gives the time of one token
@@ -39,6 +42,10 @@ MODELS_MAX: Final = 1_000
 LABELS_MAX: Final = 64
 TASK_TYPES_MAX: Final = 64
 SLOTS_MAX: Final = 1 << 20  # of an engine
+PRICE_MAX: Final = 10**12  # millionths of its currency, an hour
+# Of a profile; what is beyond cannot be meant, and is not taken.
+TIME_MAX: Final[Duration] = 24 * 3600 * SECOND
+RATE_MIN: Final = 1e-3  # tokens per second
 
 _NONE: Final = Reason.NONE  # a look-up costs 70 ns on the path of every result
 _NOTHING: Final[dict[str, str]] = {}  # stands for all metadata that says nothing
@@ -168,6 +175,8 @@ def _check_sizes(descriptor: pb.NodeDescriptor, path: str) -> None:
     """What a node names stays in the scheduler's tables and metrics, so it has bounds."""
     if not descriptor.engines:
         raise _invalid(f"{path}.engines", "is empty: a node has at least one engine")
+    if not 0 <= descriptor.price_per_hour.micros <= PRICE_MAX:
+        raise _invalid(f"{path}.price_per_hour.micros", f"must be 0 to {PRICE_MAX:,}")
     models = sum(len(engine.models) for engine in descriptor.engines)
     for field, number, most in (
         ("engines", len(descriptor.engines), ENGINES_MAX),
@@ -242,18 +251,20 @@ def _model(model: pb.ModelDescriptor, inactive: set[str], service: Duration) -> 
 
 
 def _take_profile(model: ModelSpec, mode: EngineMode, profile: pb.ServiceProfile) -> None:
-    """What the profile says of prompts and tokens, or batches; only points that rise count."""
+    """What the profile says of prompts and tokens, or batches; only points that rise, and are of
+    this world, count.
+    """
     times: list[tuple[int, Duration]] = []
     for point in profile.points:
         time = nanoseconds(point.time)
-        if point.concurrency > (times[-1][0] if times else 0) and time:
+        if point.concurrency > (times[-1][0] if times else 0) and 0 < time <= TIME_MAX:
             times.append((point.concurrency, time))
     if mode is EngineMode.STATIC:
         model.batch_times = tuple(times)
         return
     model.token_times = tuple(times)
     rate = profile.prefill_tokens_per_second
-    if math.isfinite(rate) and rate > 0:
+    if math.isfinite(rate) and rate >= RATE_MIN:
         model.prefill_rate = rate
 
 
@@ -290,7 +301,7 @@ def _services(engine: pb.EngineDescriptor, load: pb.EngineLoad | None) -> dict[s
     for model in load.models if load is not None else ():
         points = model.profile.points
         if points:
-            mean = nanoseconds(points[0].time)
+            mean = min(nanoseconds(points[0].time), TIME_MAX)
             found[model.model] = mean * ASSUMED_TOKENS if per_token else mean
     return found
 
@@ -374,6 +385,23 @@ def item_end(result: wire_pb2.PackedItemResult) -> ItemEnd:
     return end
 
 
+def fail_unreadable(results: Iterable[wire_pb2.PackedItemResult]) -> None:
+    """Answers go on to clients as the bytes that came: one that is none becomes its engine's error,
+    so that no client gets a message that it cannot read, and the others are taken as they are.
+    """
+    for result in results:
+        data = result.SerializeToString()
+        try:
+            pb.ItemResult.FromString(data)
+        except DecodeError:
+            where = wire_walk.locate(data, pb.ItemResult) or "its result"
+            for name in ("outputs", "timings", "error"):
+                result.ClearField(name)
+            result.finish_reason = types_pb2.FINISH_REASON_ERROR
+            text = f"its node's answer is no valid protobuf at {where}"
+            result.error.CopyFrom(status.error(Reason.ENGINE_ERROR, text))
+
+
 def _reason(error: types_pb2.Error, finish: int) -> Reason:
     known = _REASONS.get(error.reason)
     if known is not None:
@@ -384,5 +412,5 @@ def _reason(error: types_pb2.Error, finish: int) -> Reason:
 
 
 def nanoseconds(duration: DurationProto) -> Duration:
-    """A length from the wire, at least 0."""
-    return max(0, duration.seconds * SECOND + duration.nanos)
+    """A length from the wire, from 0 to NEVER."""
+    return min(NEVER, max(0, duration.seconds * SECOND + duration.nanos))

@@ -54,9 +54,9 @@ class DeltaGate:
         """Deliver what is new, and add to `begun` the dispatch ids that speak for the first time.
 
         Raises:
-            SessionRefused: the columns are not what the protocol says, and nothing was delivered; or
-                text is missing before a delta: what came before it has been delivered, and is in
-                `begun`.
+            SessionRefused: its columns are not what the protocol says, and nothing was delivered;
+                or text is missing before a delta: what came before it has been delivered, and is
+                in `begun`.
         """
         check_columns(deltas)
         choices = deltas.choice_indexes[:]

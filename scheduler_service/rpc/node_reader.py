@@ -107,6 +107,8 @@ class NodeReader:
             message = wire_pb2.PackedConnectRequest.FromString(data)
         except DecodeError:
             raise _unreadable(data) from None
+        if message.results and not _is_readable(data):
+            convert_node.fail_unreadable(message.results)
         parts = message.ListFields()
         if self._session.epoch:
             self._hear()
@@ -231,6 +233,17 @@ class NodeReader:
 
     def _pong(self, pong: pb.Pong) -> None:
         self._session.take_pong(pong, self._port.clock.now())
+
+
+def _is_readable(data: bytes) -> bool:
+    """Whether also what passes through here as bytes is what it should be. It costs 0.1 us a
+    result, for nothing is looked at in Python.
+    """
+    try:
+        pb.ConnectRequest.FromString(data)
+    except DecodeError:
+        return False
+    return True
 
 
 def _unreadable(data: bytes) -> SessionRefused:

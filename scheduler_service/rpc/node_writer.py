@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 # leave just when the credit for that batch comes.
 ACK_LINGER_S: Final = 0.1
 ACKS_AT_ONCE: Final = 256
+_LAST_TIME: Final = 253_402_300_800 * 1_000_000_000  # ns; the protocol's Timestamp ends before
 
 
 class AgentSession:
@@ -223,7 +224,8 @@ class AgentSession:
         if pong.HasField("receive_time"):
             theirs = pong.receive_time.seconds * 1_000_000_000 + pong.receive_time.nanos
             ours = self._clock.wall_ns(now - trip // 2)
-            self.clock_offset_us = (theirs - ours) // 1000
+            if 0 <= theirs < _LAST_TIME:
+                self.clock_offset_us = (theirs - ours) // 1000
 
     # The writer.
 

@@ -51,7 +51,7 @@ def test_what_is_not_ours_is_counted_once_and_stopped_until_it_is_gone() -> None
     world = World()
     agent = world.agent()
     for _ in range(3):
-        agent.report(held={"e0": [12345]})
+        agent.report(held={"e0": [12345, 12345]})
     assert agent.cancelled == [12345] * 3
     assert world.scheduler.state.totals.healed == 1
     agent.report(held={"e0": [12345, 12346], "none": [12347]})

@@ -11,7 +11,7 @@ from batchyard.v1 import node_service_pb2 as pb
 from batchyard.v1 import types_pb2
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.outcomes import EngineMode, Reason
-from scheduler_service.core.types import MILLISECOND
+from scheduler_service.core.types import MILLISECOND, NEVER
 from scheduler_service.rpc import convert_node
 from scheduler_service.rpc.convert_node import SessionRefused
 from scheduler_service.rpc.node_settings import Identity
@@ -113,6 +113,35 @@ def test_profile_gives_the_service_time(mode: pb.EngineMode, expected: int) -> N
     assert made.models[0].token_times == (times if continuous else ())
     assert made.models[0].batch_times == (() if continuous else times)
     assert made.models[0].prefill_rate == (2_000 if continuous else 0)
+
+
+@pytest.mark.parametrize("rate", [1e-300, -5.0, float("nan"), float("inf")])
+def test_profile_that_cannot_be_meant_is_not_taken(rate: float) -> None:
+    """Neither may the core divide by it, nor a client's estimate be longer than a Duration."""
+    points = [pb.ServicePoint(concurrency=1, time=Duration(seconds=(1 << 63) - 1))]
+    profile = pb.ServiceProfile(points=points, prefill_tokens_per_second=rate)
+    load = pb.ModelLoad(model="m", profile=profile)
+    report = pb.NodeReport(engines=[pb.EngineLoad(engine_id="e1", models=[load])])
+    for mode in (pb.ENGINE_MODE_STATIC, pb.ENGINE_MODE_CONTINUOUS):
+        (made,) = convert_node.node_spec(descriptor(engine(mode=mode)), report).engines
+        (model,) = made.models
+        assert (model.batch_times, model.token_times, model.prefill_rate) == ((), (), 0)
+        longest = convert_node.TIME_MAX * convert_node.ASSUMED_TOKENS
+        assert model.configured_service <= longest
+
+
+@pytest.mark.parametrize(
+    ("given", "length"),
+    [
+        (Duration(seconds=(1 << 63) - 1), NEVER),
+        (Duration(seconds=-1), 0),
+        (Duration(seconds=2, nanos=-(1 << 31)), 0),
+    ],
+)
+def test_lengths_from_the_wire_stay_within_what_the_core_counts_with(
+    given: Duration, length: int
+) -> None:
+    assert convert_node.nanoseconds(given) == length
 
 
 def test_report_tells_of_preemptions_where_the_engine_counts_them() -> None:
@@ -336,6 +365,8 @@ def test_epochs_grow_and_carry_the_term() -> None:
         (descriptor(labels={str(n): "x" for n in range(65)}), "labels"),
         (descriptor(task_types=["chat"] * 65), "task_types"),
         (descriptor(engine(slots=1 << 21)), "engines[0].slots"),
+        (descriptor(price_per_hour={"micros": -1}), "price_per_hour.micros"),
+        (descriptor(price_per_hour={"micros": (1 << 63) - 1}), "price_per_hour.micros"),
     ],
 )
 def test_what_a_node_names_has_bounds(node: pb.NodeDescriptor, field: str) -> None:
