@@ -86,7 +86,9 @@ Services = Mapping[tuple[str, str], Duration]  # by engine id and model
 
 
 class SessionRefused(Exception):
-    """The session cannot go on: the peer broke a rule. `reconnect`: a new one may do better."""
+    """The session cannot go on: the peer broke a rule. `reconnect`: a new one may do better.
+    `dispatch_id`: the item whose output broke it, so that it does not break the next one, too.
+    """
 
     def __init__(
         self,
@@ -96,15 +98,18 @@ class SessionRefused(Exception):
         field: str = "",
         metadata: Mapping[str, str] | None = None,
         reconnect: bool = False,
+        dispatch_id: int = 0,
     ) -> None:
         super().__init__(message)
         self.error = status.error(reason, message, field=field, metadata=metadata)
         self.reconnect = reconnect
+        self.dispatch_id = dispatch_id
 
 
-def violation(message: str, field: str = "") -> SessionRefused:
+def violation(message: str, field: str = "", *, dispatch_id: int = 0) -> SessionRefused:
     """The peer broke the protocol in the midst of its work; its next session may keep to it."""
-    return SessionRefused(Reason.PROTOCOL_VIOLATION, message, field=field, reconnect=True)
+    reason = Reason.PROTOCOL_VIOLATION
+    return SessionRefused(reason, message, field=field, reconnect=True, dispatch_id=dispatch_id)
 
 
 def _invalid(field: str, must: str) -> SessionRefused:
@@ -383,6 +388,14 @@ def item_end(result: wire_pb2.PackedItemResult) -> ItemEnd:
         if end.reason is not Reason.NONE:
             end.message = f"its node gave no error; its finish reason is {result.finish_reason}"
     return end
+
+
+def end_for(refusal: SessionRefused) -> ItemEnd:
+    """The end of the item whose output broke a rule. Were it adopted when its agent comes back, its
+    output would come again, and end that session, too, and so on.
+    """
+    text = f"its node broke the protocol: {refusal}"
+    return ItemEnd(refusal.dispatch_id, Reason.ENGINE_ERROR, text[:MESSAGE_CHARS])
 
 
 def fail_unreadable(results: Iterable[wire_pb2.PackedItemResult]) -> None:

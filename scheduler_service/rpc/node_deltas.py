@@ -97,7 +97,7 @@ class DeltaGate:
                 data = text.encode()
                 length = len(data)
                 if offset not in output.offsets.values():
-                    _check_cut(output, choice, channel, offset, data)
+                    _check_cut(lane, choice, channel, offset, data)
             silent = not lane.spoke
             had = lane.accept(choice, channel, offset, length, tokens)
             if had:
@@ -138,6 +138,7 @@ class DeltaGate:
                     f"dispatch {dispatch_id} has output of choice {choice}; its request asked for "
                     f"{most}, numbered from 0 on",
                     f"deltas.{column}",
+                    dispatch_id=dispatch_id,
                 )
 
     def _lane(self, dispatch_id: int, relay: Relay) -> Lane | None:
@@ -224,7 +225,15 @@ def check_columns(deltas: types_pb2.TokenDeltas) -> None:
         raise violation(f"deltas.extras has more than {MAX_EXTRAS} rows", "deltas.extras")
     for channel in {*deltas.channels, *(extra.channel for extra in deltas.extras)}:
         if 1 < channel < FIRST_TOOL_CHANNEL or channel > LAST_TOOL_CHANNEL:
-            raise violation(f"channel {channel} does not exist", "deltas.channels")
+            told = f"channel {channel} does not exist"
+            raise violation(told, "deltas.channels", dispatch_id=_whose(deltas, channel))
+
+
+def _whose(deltas: types_pb2.TokenDeltas, channel: int) -> int:
+    """The first id that speaks on the channel."""
+    rows = zip(deltas.ids, deltas.channels, strict=False)
+    extras = ((extra.id, extra.channel) for extra in deltas.extras)
+    return next(i for i, where in (*rows, *extras) if where == channel)
 
 
 def _position(output: Output, choice: int, channel: int) -> int | None:
@@ -235,14 +244,15 @@ def _position(output: Output, choice: int, channel: int) -> int | None:
     return None
 
 
-def _check_cut(output: Output, choice: int, channel: int, offset: int, data: bytes) -> None:
+def _check_cut(lane: Lane, choice: int, channel: int, offset: int, data: bytes) -> None:
     """A delta that repeats a part must be cut between two code points."""
-    cut = (_position(output, choice, channel) or 0) - offset
+    cut = (_position(lane.output, choice, channel) or 0) - offset
     if 0 < cut < len(data) and data[cut] & 0xC0 == 0x80:
         raise violation(
             f"a delta at offset {offset} differs from what was sent before: its byte {cut}, where "
             "the new text would begin, is inside a code point",
             "deltas.texts",
+            dispatch_id=lane.dispatch_id,
         )
 
 
@@ -261,4 +271,5 @@ def _gap(dispatch_id: int, choice: int, channel: int, offset: int) -> SessionRef
         f"output is missing before offset {offset} of dispatch {dispatch_id}, "
         f"choice {choice}, channel {channel}",
         "deltas.offsets",
+        dispatch_id=dispatch_id,
     )

@@ -186,6 +186,12 @@ class NodeReader:
         stale = relay.stale
         try:
             self._gate.take(deltas, relay, begun)
+        except SessionRefused as refusal:
+            if refusal.dispatch_id:
+                end = convert_node.end_for(refusal)
+                session = self._session
+                self._port.post(ItemsFinished(session.node_id, session.epoch, [end]))
+            raise
         finally:
             relay.deltas += len(deltas.ids) - (relay.stale - stale)
             if begun:

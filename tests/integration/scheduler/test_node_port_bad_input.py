@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from batchyard.v1 import node_service_pb2 as pb
 from batchyard.v1 import types_pb2
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.outcomes import Reason
@@ -48,3 +50,41 @@ async def test_answer_that_is_no_message_fails_its_item_and_no_other(
         assert ended.payload is None or not (ended.payload.outputs or ended.payload.timings)
     assert world.finished["good"].reason is Reason.NONE
     assert world.breaks() == []
+
+
+BROKEN_ROWS: dict[str, dict[str, Any]] = {
+    "deltas.offsets": {"offsets": [9]},
+    "deltas.texts": {"offsets": [1], "texts": ["x中"]},
+    "deltas.choice_indexes": {"offsets": [0], "choice_indexes": [9999]},
+    "deltas.channels": {"offsets": [0], "channels": [7]},
+}
+
+
+@pytest.mark.parametrize("field", BROKEN_ROWS)
+async def test_item_whose_output_broke_a_rule_does_not_break_the_next_session(
+    world: World, agent: Agent, field: str
+) -> None:
+    """It is its node's failure, and its neighbour goes on when the agent is back."""
+    await agent.join()
+    bad, good = world.submit("bad", max_attempts=1), world.submit("good")
+    items = {item.request_id: item.dispatch_id for item in await agent.items(2)}
+    await agent.say(items["bad"], "abcd")
+    columns = {"ids": [items["bad"]], "texts": ["x"], **BROKEN_ROWS[field]}
+    await agent.send(deltas=types_pb2.TokenDeltas(**columns))
+    goodbye = await agent.goodbye()
+    assert goodbye.error.reason == types_pb2.ERROR_REASON_PROTOCOL_VIOLATION
+    assert goodbye.error.field == field
+    assert all(message.results_acked == 0 for message in agent.messages), "it sent no result"
+    assert bad.context.rows == [(0, 0, 0, "abcd")]
+    async with dialled(world) as again:
+        running = [pb.RunningItem(dispatch_id=i, attempt=1, model="m") for i in items.values()]
+        welcome = await again.join(running_items=running)
+        assert list(welcome.abandon_dispatch_ids) == [items["bad"]]
+        await again.say(items["good"], "text")
+        await again.finish(items["good"])
+        await world.until(lambda: len(world.finished) == 2)
+    assert world.finished["bad"].metadata["lastReason"] == "ENGINE_ERROR"
+    assert "its node broke the protocol" in bad.attempts[0].message
+    assert world.finished["good"].reason is Reason.NONE
+    assert good.context.rows == [(0, 0, 0, "text")]
+    assert len(good.attempts) == 1
