@@ -36,6 +36,7 @@ class BatchQueue:
         self._waiting: deque[_Work] = deque()
         self.queued = 0  # number of the last batch that came
         self.sent = 0  # number of the last one that has left whole
+        self.items_sent = 0
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -71,6 +72,7 @@ class BatchQueue:
         packed.model = batch.model
         packed.atomic = batch.atomic
         packed.items.extend(items)
+        self.items_sent += len(items)
         trace = self._tracer.batch_context(batch, items)
         if trace is not None:
             packed.trace.CopyFrom(trace)

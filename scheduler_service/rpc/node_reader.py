@@ -213,6 +213,12 @@ class NodeReader:
 
     def _report(self, report: pb.NodeReport) -> None:
         session = self._session
+        if report.items_received > session.items_sent:  # what is on its way would be called lost
+            raise violation(
+                f"report.items_received is {report.items_received}, of {session.items_sent} items "
+                "sent in this session: count anew after each welcome",
+                "report.items_received",
+            )
         session.report = _copy(report)
         assert session.descriptor is not None
         services = convert_node.services(session.descriptor, report)

@@ -155,6 +155,11 @@ class AgentSession:
         self._batches.add(batch)
         self._wake.set()
 
+    @property
+    def items_sent(self) -> int:
+        """In this session."""
+        return self._batches.items_sent
+
     def cancel(self, dispatch_ids: Sequence[int], reason: Reason) -> None:
         """Ask it to stop these."""
         self._cancels.append((self._batches.queued, dispatch_ids, reason))

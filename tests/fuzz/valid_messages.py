@@ -78,7 +78,7 @@ def of_agents() -> list[Message]:
         pb.ConnectRequest(hello=again),
         pb.ConnectRequest(descriptor=descriptor),
         pb.ConnectRequest(credits=[pb.Credit(engine_id="e", total_inputs=8, total_tokens=100)]),
-        pb.ConnectRequest(report=pb.NodeReport(items_received=1, engines=[load])),
+        pb.ConnectRequest(report=pb.NodeReport(engines=[load])),
         pb.ConnectRequest(deltas=deltas, results=[result]),
         pb.ConnectRequest(updates=[pb.ItemUpdate(dispatch_id=LIVE, state=pb.ITEM_STATE_RUNNING)]),
         pb.ConnectRequest(command_results=[pb.CommandResult(command_id=1)]),

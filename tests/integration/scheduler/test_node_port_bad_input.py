@@ -88,3 +88,20 @@ async def test_item_whose_output_broke_a_rule_does_not_break_the_next_session(
     assert world.finished["good"].reason is Reason.NONE
     assert good.context.rows == [(0, 0, 0, "text")]
     assert len(good.attempts) == 1
+
+
+async def test_more_items_received_than_were_sent_end_the_session(
+    world: World, agent: Agent
+) -> None:
+    """One that counts over sessions would have the work on its way called lost."""
+    await agent.join()
+    request = world.submit("r1")
+    (item,) = await agent.items(1)
+    load = pb.EngineLoad(engine_id="e1", running_dispatch_ids=[item.dispatch_id] * 2)
+    await agent.send(report=pb.NodeReport(items_received=1, engines=[load, load]))
+    await agent.send(report=pb.NodeReport(items_received=2, engines=[load]))
+    goodbye = await agent.goodbye()
+    assert goodbye.error.reason == types_pb2.ERROR_REASON_PROTOCOL_VIOLATION
+    assert goodbye.error.field == "report.items_received"
+    assert world.driver.scheduler.state.totals.healed == 0
+    assert list(request.live) == [item.dispatch_id]
