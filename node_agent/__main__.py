@@ -7,9 +7,10 @@ import os
 import sys
 
 import service_kit.before_grpc  # noqa: F401 # first, for what it sets
+from batchyard import quiet_start
 from node_agent import arguments, config_sources, serve
 from node_agent.app import EXIT_USAGE
-from service_kit import config_show, logs, quiet_start
+from service_kit import config_show, logs
 from service_kit.event_loop import loop_factory
 
 

@@ -6,8 +6,9 @@ import os
 import sys
 
 import service_kit.before_grpc  # noqa: F401 # first, for what it sets
+from batchyard import quiet_start
 from scheduler_service import arguments, config_sources, doctor, serve
-from service_kit import config_show, logs, quiet_start
+from service_kit import config_show, logs
 
 
 def main(argv: list[str] | None = None) -> int:

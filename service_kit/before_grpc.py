@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-import service_kit.quiet_start  # noqa: F401 # gRPC takes long to import
+import batchyard.quiet_start  # noqa: F401 # gRPC takes long to import
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 # What fails comes to us as an exception or a status, and is told once, in our own words.

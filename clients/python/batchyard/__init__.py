@@ -10,10 +10,10 @@ Names are imported when they are first used, so `import batchyard` costs next to
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as `typing` has it, whose import takes longer than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from batchyard import errors
     from batchyard.admin import Admin
     from batchyard.async_admin import AsyncAdmin
@@ -73,6 +73,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name == "errors":
         return importlib.import_module("batchyard.errors")
     if name == "__version__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from batchyard import quiet_start  # first of all that is not loaded anyway
+
 INSTALL_HINT = (
     "error: the command line needs packages that are not installed ({missing})\n"
     "why:   only the client library of batchyard is installed\n"
@@ -26,9 +28,7 @@ def main() -> int:
             raise
         print(INSTALL_HINT.format(missing=error.name), file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # while it loads
-        return 130
-    return execute(sys.argv[1:])
+    return quiet_start.over(lambda: execute(sys.argv[1:]))
 
 
 if __name__ == "__main__":
