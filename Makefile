@@ -21,12 +21,10 @@ setup: $(STAMP) ## Create .venv with all that development needs (PYTHON=python3.
 
 $(STAMP):
 	@$(PYTHON) scripts/check_python.py
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo "installing batchyard and its development tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-	  -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  --no-build-isolation -e .
+	@$(BIN)/python scripts/pip_install.py --require-hashes -r requirements-dev.lock
+	@$(BIN)/python scripts/pip_install.py --no-deps --no-build-isolation -e .
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 

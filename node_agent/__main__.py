@@ -10,8 +10,7 @@ import service_kit.before_grpc  # noqa: F401 # first, for what it sets
 from batchyard import quiet_start
 from node_agent import arguments, config_sources, serve
 from node_agent.app import EXIT_USAGE
-from service_kit import config_show, logs
-from service_kit.event_loop import loop_factory
+from service_kit import config_show, event_loop, logs
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         return config_show.tell(loaded.config, loaded.origins)
     writer = logs.set_up(form=loaded.config.log.format, level=loaded.config.log.level)
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=event_loop.loop_factory()) as runner:
             if options.doctor:
                 return runner.run(serve.examine(loaded, options.doctor))
             return runner.run(serve.until_drained(loaded, exit_with_stdin=options.exit_with_stdin))

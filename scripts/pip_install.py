@@ -1,0 +1,48 @@
+"""Install with pip; where no package index answers, say so in one line instead of pip's many.
+
+`make setup` calls it with the arguments of `pip install`. Runs on the standard library only.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+LOG = "setup.log"  # in the environment: all that pip said of what failed
+_UNREACHABLE = re.compile(
+    r"(?:NewConnection|ConnectTimeout|ReadTimeout|NameResolution|Proxy|SSL|Protocol)Error"
+    r"|Read timed out|Connection refused"
+)
+_CAUSE = re.compile(r"\[Errno -?\d+\] ([\w ,]+)|([Rr]ead timed out|certificate verify failed)")
+
+
+def complaint(said: str, log: Path) -> str:
+    """One line, if pip failed because no index could be reached; else empty."""
+    if not _UNREACHABLE.search(said):
+        return ""
+    found = _CAUSE.search(said)
+    cause = f" ({(found[1] or found[2]).strip()})" if found else ""
+    return (
+        f"make setup: no package index can be reached{cause}. It needs the network, or an index "
+        f"that pip is told of (PIP_INDEX_URL); run it again then. What pip said: {log}"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Run `pip install`; its exit code."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [*command, *arguments], stderr=subprocess.PIPE, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        log = Path(sys.prefix, LOG)
+        log.write_text(done.stderr, encoding="utf-8")
+        sys.stderr.write(f"{complaint(done.stderr, log) or done.stderr.rstrip()}\n")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
