@@ -52,7 +52,9 @@ class AsyncClient:
                 print(event.text, end="")
 
     All calls of a client share one stream to the scheduler, so `asyncio.gather` over a thousand
-    `generate` costs a few messages. Create clients after a fork, never before.
+    `generate` costs a few messages. Create clients after a fork, never before: gRPC works in no
+    child that was forked while a client was in use (RuntimeError), and may crash it as it starts,
+    unless GRPC_ENABLE_FORK_SUPPORT=0 is in the environment.
 
     - `address`: "host:port"; absent: BATCHYARD_ADDRESS, else 127.0.0.1:7611. `admin_address`:
       absent: BATCHYARD_ADMIN_ADDRESS, else two ports above.

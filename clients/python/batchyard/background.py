@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar
@@ -21,6 +22,7 @@ class BackgroundLoop:
     """Runs coroutines for any thread. The thread starts with the first and ends with `finish()`."""
 
     def __init__(self) -> None:
+        self._pid = os.getpid()  # a forked child has the loop, but not its thread
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -53,12 +55,14 @@ class BackgroundLoop:
 
     def call_soon(self, action: Callable[[], object]) -> None:
         """Runs `action` in the loop, later; not at all when the loop has ended."""
-        if self._loop is not None:
+        if self._loop is not None and self._pid == os.getpid():
             with contextlib.suppress(RuntimeError):  # it is closed
                 self._loop.call_soon_threadsafe(action)
 
     def finish(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs `last` and ends the thread. Idempotent."""
+        if self._pid != os.getpid():
+            return
         with self._lock:
             first, self._stopped = not self._stopped, True
             loop, thread = self._loop, self._thread
@@ -70,6 +74,9 @@ class BackgroundLoop:
             thread.join()
 
     def _running_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
+        if self._pid != os.getpid():  # before the lock, which another thread may have held
+            coroutine.close()
+            raise RuntimeError("gRPC does not survive a fork; create clients after it")
         problem = ""
         with self._lock:
             if self._stopped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import weakref
 from pathlib import Path
 from typing import Any, Union
 
@@ -26,6 +27,7 @@ __all__ = [
 
 ADDRESS = "127.0.0.1:7611"
 ADMIN_ADDRESS = "127.0.0.1:7613"
+_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
 
 Metadata = tuple[tuple[str, str], ...]
 Tls = Union[bool, str, "os.PathLike[str]", bytes, grpc.ChannelCredentials, None]
@@ -47,6 +49,20 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),
 )
+
+# While one of them is there, grpc.aio has a thread; a child that is forked then has its locks and
+# not the thread: calls hang there for ever, or end the process.
+_channels: weakref.WeakSet[grpc.aio.Channel] = weakref.WeakSet()
+_forked_in_use = False
+
+
+def _note_fork() -> None:
+    global _forked_in_use
+    _forked_in_use = _forked_in_use or len(_channels) > 0
+
+
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 def address_of(given: str | None) -> str:
@@ -90,7 +106,16 @@ def check_token_stays_secret(address: str, api_key: str | None, tls: Tls) -> Non
 
 
 def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
-    """A channel that connects when it is first used."""
+    """A channel that connects when it is first used.
+
+    Raises:
+        RuntimeError: this process was forked from one whose clients were in use.
+    """
+    if _forked_in_use:
+        raise RuntimeError(
+            "gRPC was in use where this process was forked, and does not work here: fork before "
+            'the first call, or start processes by multiprocessing\'s "spawn"'
+        )
     options: list[tuple[str, Any]] = [
         *_OPTIONS,
         ("grpc.primary_user_agent", f"batchyard-python/{version()}"),
@@ -99,8 +124,11 @@ def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
         # `http_proxy` is set for the way out; no proxy reaches our loopback.
         options.append(("grpc.enable_http_proxy", 0))
     if tls is None or tls is False:
-        return grpc.aio.insecure_channel(address, options=options)
-    return grpc.aio.secure_channel(address, _credentials(tls), options=options)
+        channel = grpc.aio.insecure_channel(address, options=options)
+    else:
+        channel = grpc.aio.secure_channel(address, _credentials(tls), options=options)
+    _channels.add(channel)
+    return channel
 
 
 def _is_on_this_machine(address: str) -> bool:
@@ -130,7 +158,10 @@ def _credentials(tls: Tls) -> grpc.ChannelCredentials:
 
 
 def _checked(address: str, field: str, port: int) -> str:
-    """gRPC's own forms ("dns:///a:1", "unix:/run/b.sock") pass; a bare host gets the port."""
+    """gRPC's own forms ("dns:///a:1", "unix:/run/b.sock") pass; a bare host gets the port.
+
+    gRPC itself dials what is left of a port modulo 65536, and 443 where there is none.
+    """
     if "://" in address and not address.startswith(("dns://", "ipv4:", "ipv6:", "unix://")):
         scheme = address.partition("://")[0]
         raise InvalidRequest(
@@ -138,6 +169,24 @@ def _checked(address: str, field: str, port: int) -> str:
         )
     if not address.strip() or any(letter.isspace() for letter in address):
         raise InvalidRequest(f'{address!r} is no address; write "host:port"', field=field)
+    if address.startswith(_SCHEMES):
+        return address
+    if _is_ipv6(address):
+        return f"[{address}]:{port}"
     if ":" not in address or address.endswith("]"):
         return f"{address}:{port}"
+    host, _, given = address.rpartition(":")
+    plain = (host.startswith("[") and host.endswith("]")) or ":" not in host
+    if not host or not plain or not given.isdecimal() or not 0 < int(given) < 65_536:
+        raise InvalidRequest(
+            f'{address!r} is no address; write "host:port", with a port of 1..65535', field=field
+        )
     return address
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True

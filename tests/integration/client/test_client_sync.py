@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import pickle
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -170,11 +171,58 @@ def test_pickling_is_refused_with_the_reason(kind: type[Any]) -> None:
 async def test_client_of_another_process_is_refused(
     scheduler: ScriptedScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A forked child has another pid; the fork itself is not tried, gRPC may hang in it."""
+    """A forked child has another pid."""
     client = AsyncClient(scheduler.address)
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(RuntimeError, match="after it"):
         await client.generate("p")
+
+
+FORKS = """
+import os, sys
+from batchyard import Client
+
+def asked(client):
+    try:
+        return client.generate("p", timeout="5s").text
+    except RuntimeError as error:
+        return str(error)
+
+def forked(work):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, work().encode())
+        os._exit(0)
+    os.close(writer)
+    print(os.read(reader, 1000).decode(), flush=True)
+    os.wait()
+
+address = sys.argv[1]
+unused = Client(address)
+forked(lambda: asked(Client(address)))
+used = Client(address)
+asked(used)
+forked(lambda: asked(used))
+forked(lambda: asked(Client(address)))
+forked(lambda: used.close() or "closed")
+print(asked(used), flush=True)
+"""
+
+
+async def test_forked_children_are_told_and_do_not_hang(scheduler: ScriptedScheduler) -> None:
+    """Of a client of before the fork, and of a new one where another was in use."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FORKS, scheduler.address,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"},  # its handlers crash some children
+    )  # fmt: skip
+    async with asyncio.timeout(60):
+        said, _ = await child.communicate()
+    before, same, new, closed, parent = said.decode().splitlines()
+    assert before == parent == "p"
+    assert same == "gRPC does not survive a fork; create clients after it"
+    assert "was in use where this process was forked" in new
+    assert closed == "closed"
 
 
 async def test_results_have_all_fields(scheduler: ScriptedScheduler) -> None:

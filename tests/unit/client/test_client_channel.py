@@ -43,6 +43,9 @@ def test_operators_are_asked_beside_the_client_port_unless_told(
         ("host", "host:7611"),
         ("[::1]", "[::1]:7611"),
         ("[::1]:5", "[::1]:5"),
+        ("::1", "[::1]:7611"),
+        ("host:65535", "host:65535"),
+        ("ipv4:127.0.0.1:5", "ipv4:127.0.0.1:5"),
         ("dns:///a:1", "dns:///a:1"),
         ("unix:/run/b.sock", "unix:/run/b.sock"),
     ],
@@ -51,8 +54,23 @@ def test_a_bare_host_gets_the_port(given: str, used: str) -> None:
     assert address_of(given) == used
 
 
-@pytest.mark.parametrize("given", ["http://host:1", "a b:1", " "])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "http://host:1",
+        "a b:1",
+        " ",
+        "host:65536",
+        "host:0",
+        "host:-1",
+        "host:",
+        ":1",
+        "host:x",
+        "::1]:5",
+    ],
+)
 def test_what_is_no_address_is_refused(given: str) -> None:
+    """gRPC would dial another port than the one that is meant."""
     with pytest.raises(InvalidRequest) as caught:
         address_of(given)
     assert caught.value.field == "address"
