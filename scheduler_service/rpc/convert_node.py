@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration as DurationProto
@@ -42,6 +42,8 @@ MODELS_MAX: Final = 1_000
 LABELS_MAX: Final = 64
 TASK_TYPES_MAX: Final = 64
 SLOTS_MAX: Final = 1 << 20  # of an engine
+GPUS_MAX: Final = 256
+ENTRIES_MAX: Final = 1 << 16  # of a list in one message
 PRICE_MAX: Final = 10**12  # millionths of its currency, an hour
 # Of a profile; what is beyond cannot be meant, and is not taken.
 TIME_MAX: Final[Duration] = 24 * 3600 * SECOND
@@ -186,6 +188,7 @@ def _check_sizes(descriptor: pb.NodeDescriptor, path: str) -> None:
     for field, number, most in (
         ("engines", len(descriptor.engines), ENGINES_MAX),
         ("engines.models", models, MODELS_MAX),
+        ("gpus", len(descriptor.gpus), GPUS_MAX),
         ("labels", len(descriptor.labels), LABELS_MAX),
         ("task_types", len(descriptor.task_types), TASK_TYPES_MAX),
     ):
@@ -319,6 +322,42 @@ def services(descriptor: pb.NodeDescriptor, report: pb.NodeReport) -> Services:
         for engine in descriptor.engines
         for model, service in _services(engine, loads.get(engine.engine_id)).items()
     }
+
+
+def check_length(entries: Sized, field: str) -> None:
+    """Whether a list of one message is as short as the protocol says: to handle it must not hold up
+    everybody else.
+
+    Raises:
+        SessionRefused: it is not.
+    """
+    if len(entries) > ENTRIES_MAX:
+        raise violation(
+            f"{field} has {len(entries):,} entries; at most {ENTRIES_MAX:,} go in one message",
+            field,
+        )
+
+
+def check_report(report: pb.NodeReport, path: str = "report") -> None:
+    """Whether it is of a size that a node may have; it stays in tables and metrics.
+
+    Raises:
+        SessionRefused: it is not.
+    """
+    engines = report.engines
+    for field, number, most in (
+        ("engines", len(engines), ENGINES_MAX),
+        ("engines.models", sum(len(load.models) for load in engines[:ENGINES_MAX]), MODELS_MAX),
+        ("gpus", len(report.gpus), GPUS_MAX),
+        ("named_metrics", len(report.named_metrics), LABELS_MAX),
+    ):
+        if number > most:
+            text = f"{path}.{field} are {number:,}; at most {most:,} are allowed"
+            raise violation(text, f"{path}.{field}")
+    held = sum(len(e.running_dispatch_ids) + len(e.waiting_dispatch_ids) for e in engines)
+    if held > SLOTS_MAX:
+        text = f"{path} names {held:,} items; at most {SLOTS_MAX:,} are held by a node"
+        raise violation(text, f"{path}.engines")
 
 
 def report_event(node_id: str, epoch: int, report: pb.NodeReport) -> ReportReceived:

@@ -142,6 +142,8 @@ class NodeReader:
         convert_node.check_hello(hello, port.identity)
         hello.node_id = port.admit(hello.node_id)
         report = hello.report if hello.HasField("report") else None
+        if report is not None:
+            convert_node.check_report(report, "hello.report")
         spec = convert_node.node_spec(hello.descriptor, report, path="hello.descriptor")
         running = convert_node.running_items(hello)
         if hello.cluster_id not in ("", port.identity.cluster_id):
@@ -176,6 +178,7 @@ class NodeReader:
         self._port.post(NodeDescribed(session.node_id, session.epoch, spec))
 
     def _updates(self, updates: Any) -> None:
+        convert_node.check_length(updates, "updates")
         began = convert_node.running_ids(updates)
         if began:
             self._port.post(ItemsRunning(self._session.node_id, self._session.epoch, began))
@@ -199,6 +202,7 @@ class NodeReader:
 
     def _results(self, results: Any) -> None:
         session = self._session
+        convert_node.check_length(results, "results")
         items = [convert_node.item_end(result) for result in results]
         self._gate.forget(item.dispatch_id for item in items)
         held = self._conduct.held(session.node_id, session.epoch)
@@ -208,11 +212,13 @@ class NodeReader:
         self._port.post(ItemsFinished(session.node_id, session.epoch, items))
 
     def _credits(self, totals: Any) -> None:
+        convert_node.check_length(totals, "credits")
         granted = convert_node.credit_totals(totals)
         self._port.post(CreditsGranted(self._session.node_id, self._session.epoch, granted))
 
     def _report(self, report: pb.NodeReport) -> None:
         session = self._session
+        convert_node.check_report(report)
         if report.items_received > session.items_sent:  # what is on its way would be called lost
             raise violation(
                 f"report.items_received is {report.items_received}, of {session.items_sent} items "
@@ -231,6 +237,7 @@ class NodeReader:
 
     def _command_results(self, results: Any) -> None:
         """Commands were done, or could not be."""
+        convert_node.check_length(results, "command_results")
         self._session.commands.answer(results)
 
     def _drain(self, drain: pb.Drain) -> None:

@@ -105,3 +105,27 @@ async def test_more_items_received_than_were_sent_end_the_session(
     assert goodbye.error.field == "report.items_received"
     assert world.driver.scheduler.state.totals.healed == 0
     assert list(request.live) == [item.dispatch_id]
+
+
+TOO_MANY = (1 << 16) + 1
+LONG_LISTS = {
+    "updates": pb.ConnectRequest(updates=[pb.ItemUpdate()] * TOO_MANY),
+    "results": pb.ConnectRequest(results=[pb.ItemResult()] * TOO_MANY),
+    "credits": pb.ConnectRequest(credits=[pb.Credit()] * TOO_MANY),
+    "command_results": pb.ConnectRequest(command_results=[pb.CommandResult()] * TOO_MANY),
+    "deltas.offsets": pb.ConnectRequest(
+        deltas=types_pb2.TokenDeltas(ids=[1] * TOO_MANY, offsets=[0] * TOO_MANY)
+    ),
+}
+
+
+@pytest.mark.parametrize("field", LONG_LISTS)
+async def test_message_that_would_hold_up_everybody_ends_its_session(
+    world: World, agent: Agent, field: str
+) -> None:
+    """Millions of empty results in one message took ten seconds in which nobody was served."""
+    await agent.join()
+    await agent.send_raw(LONG_LISTS[field].SerializeToString())
+    goodbye = await agent.goodbye()
+    assert goodbye.error.reason == types_pb2.ERROR_REASON_PROTOCOL_VIOLATION
+    assert goodbye.error.field == field

@@ -364,6 +364,7 @@ def test_epochs_grow_and_carry_the_term() -> None:
         ),
         (descriptor(labels={str(n): "x" for n in range(65)}), "labels"),
         (descriptor(task_types=["chat"] * 65), "task_types"),
+        (descriptor(gpus=[pb.GpuDescriptor()] * 257), "gpus"),
         (descriptor(engine(slots=1 << 21)), "engines[0].slots"),
         (descriptor(price_per_hour={"micros": -1}), "price_per_hour.micros"),
         (descriptor(price_per_hour={"micros": (1 << 63) - 1}), "price_per_hour.micros"),
@@ -375,3 +376,23 @@ def test_what_a_node_names_has_bounds(node: pb.NodeDescriptor, field: str) -> No
         convert_node.node_spec(node, None)
     assert caught.value.error.field == f"descriptor.{field}"
     assert len(str(caught.value)) < 200
+
+
+HELD = pb.EngineLoad(running_dispatch_ids=[1], waiting_dispatch_ids=[2] * (1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("report", "field"),
+    [
+        (pb.NodeReport(engines=[pb.EngineLoad()] * 65), "engines"),
+        (pb.NodeReport(engines=[pb.EngineLoad(models=[pb.ModelLoad()] * 1_001)]), "engines.models"),
+        (pb.NodeReport(gpus=[pb.GpuLoad()] * 257), "gpus"),
+        (pb.NodeReport(named_metrics={str(n): 1.0 for n in range(65)}), "named_metrics"),
+        (pb.NodeReport(engines=[HELD]), "engines"),
+    ],
+)
+def test_what_a_node_reports_has_bounds(report: pb.NodeReport, field: str) -> None:
+    with pytest.raises(SessionRefused) as caught:
+        convert_node.check_report(report)
+    assert caught.value.error.field == f"report.{field}"
+    assert caught.value.reconnect
