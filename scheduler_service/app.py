@@ -20,7 +20,7 @@ from scheduler_service.actuators.command import CommandActuator
 from scheduler_service.actuators.process import ProcessActuator
 from scheduler_service.clock import Clock
 from scheduler_service.config import SchedulerConfig
-from scheduler_service.core import Scheduler, events
+from scheduler_service.core import Scheduler, condition, events
 from scheduler_service.core.commands import CloseSession, FinishRequest, RequestScale
 from scheduler_service.core.outcomes import Outcome, Reason
 from scheduler_service.dashboard.feed import Feed
@@ -327,7 +327,12 @@ class App:
                 ["-c", str(scale.process.agent_config), "--scheduler", address],
                 on_failed=self._scale_failed,
                 joined=lambda node_id: node_id in self.driver.scheduler.state.nodes,
+                failed_start=self._failed_start,
             )
+
+    def _failed_start(self, node_id: str) -> bool:
+        node = self.driver.scheduler.state.nodes.get(node_id)
+        return node is not None and not node.alive and condition.of_node(node) == condition.DOWN
 
     def _scale_failed(self, pool: str, message: str) -> None:
         log.warning("scaling failed: %s", message, extra={"event": "scale_failed", "pool": pool})

@@ -44,11 +44,19 @@ class ProcessActuator:
         *,
         on_failed: Callable[[str, str], None],
         joined: Callable[[str], bool],
+        failed_start: Callable[[str], bool] = lambda _node_id: False,
     ) -> None:
-        """`arguments` of `python -m node_agent`; `on_failed(pool, message)`; `joined(node_id)`."""
+        """
+        Args:
+            arguments: of `python -m node_agent`.
+            on_failed: takes pool and message.
+            joined: whether the node of that id has come.
+            failed_start: whether it has left again as no engine of it could serve.
+        """
         self._arguments = list(arguments)
         self._on_failed = on_failed
         self._joined = joined
+        self._failed_start = failed_start
         self._children: dict[str, _Child] = {}  # by node id, oldest first
         self._tasks: set[asyncio.Task[None]] = set()
         self._number = 0
@@ -96,7 +104,9 @@ class ProcessActuator:
         child.watch = asyncio.ensure_future(self._watch(child))
 
     async def _watch(self, child: _Child) -> None:
-        """Pass its log on, and reap it. One that had joined did start: the core sees it go."""
+        """Pass its log on, and reap it. One that had joined did start, unless its engines could
+        not: the core sees it go.
+        """
         await _pass_on(child)
         code = await child.process.wait()
         self._children.pop(child.node_id, None)
@@ -104,7 +114,7 @@ class ProcessActuator:
             return
         last = child.tail.decode(errors="replace").strip().splitlines()[-1:]
         message = f"agent {child.node_id} ended with code {code}: {' '.join(last) or 'no word'}"
-        if self._joined(child.node_id):
+        if self._joined(child.node_id) and not self._failed_start(child.node_id):
             fields = {"event": "agent_ended", "node_id": child.node_id, "pool": child.pool}
             log.warning("%s", message, extra=fields)
         else:

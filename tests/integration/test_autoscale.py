@@ -22,6 +22,13 @@ engines:
     slots: 1
     latency: 300ms
 """
+AGENT_THAT_CANNOT = """
+engines:
+  - id: openai
+    kind: openai
+    command: [no-such-server, "{port}"]
+    models: {m: m}
+"""
 
 
 def _settings(*more: str) -> list[str]:
@@ -109,3 +116,21 @@ async def test_a_command_that_fails_is_told_and_asked_again(tmp_path: Path) -> N
         await until(twice)
         assert "no quota" in (await running.events("scale_failed"))[0].message
         running.scheduler.lines.clear()
+
+
+async def test_agent_whose_engine_cannot_start_is_a_failed_start_with_its_words(
+    tmp_path: Path,
+) -> None:
+    """It joins to say why it leaves; it is no node that served."""
+    config = tmp_path / "agent.yaml"
+    config.write_text(AGENT_THAT_CANNOT)
+    settings = _settings("autoscale.actuator=process", f"autoscale.process.agent_config={config}")
+    async with cluster(settings=settings) as running:
+
+        async def told() -> bool:
+            return bool(await running.events("scale_failed"))
+
+        await until(told)
+        message = (await running.events("scale_failed"))[-1].message
+        assert "ended with code 1" in message
+        assert "no-such-server: No such file" in message
