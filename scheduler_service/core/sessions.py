@@ -23,6 +23,7 @@ from scheduler_service.core import (
     apart,
     drains,
     failover,
+    gone_models,
     health,
     ledger,
     records,
@@ -164,6 +165,7 @@ def _admit(state: State, event: NodeJoined) -> None:
         scaling.on_node_joined(state, node)
     if old is None or old.boot_id != node.boot_id:
         _warm_up(state, node)
+    gone_models.forget(state)
 
 
 def _warm_up(state: State, node: Node) -> None:
@@ -263,6 +265,7 @@ def on_described(state: State, event: NodeDescribed) -> None:
     _build_engines(node, event.spec, None)
     set_serving_health(node)
     state.rebuild_pools()
+    gone_models.forget(state)
 
 
 def on_heard(state: State, event: NodesHeard) -> None:

@@ -86,6 +86,17 @@ def test_only_model_is_taken_where_none_is_named(against: Any, scripted: Scripte
     assert scripted.requests("Generate")[0].request.model == "only"
 
 
+def test_model_whose_nodes_are_gone_is_none_to_choose_from(
+    against: Any, scripted: Scripted
+) -> None:
+    gone = scheduler.ModelInfo(model="gone")
+    there = scheduler.ModelInfo(model="there", state=types.MODEL_STATE_ACTIVE)
+    scripted.on("ListModels", scheduler.ListModelsResponse(models=[gone, there]))
+    generates(scripted, answered("x"))
+    assert against("run", "hi").exit_code == 0
+    assert scripted.requests("Generate")[0].request.model == "there"
+
+
 def test_several_models_without_a_default_are_a_question_to_the_user(
     against: Any, scripted: Scripted
 ) -> None:

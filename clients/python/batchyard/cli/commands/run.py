@@ -80,8 +80,12 @@ def _read_stdin() -> str:
 
 
 async def _models(client: AsyncClient) -> list[str]:
-    """What could be asked for by name, adapters aside."""
-    return sorted([model.model async for model in client.list_models() if not model.base_model])
+    """What could be asked for by name, adapters aside; what no node in service has, only where
+    there is nothing else.
+    """
+    found = [model async for model in client.list_models() if not model.base_model]
+    there = [model for model in found if model.state]
+    return sorted(model.model for model in there or found)
 
 
 def _several(names: list[str]) -> CliError:
