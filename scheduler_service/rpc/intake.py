@@ -43,6 +43,7 @@ FEATURES: Final = (
     "unload_model",
 )
 GRACES_MAX: Final = 256  # that are remembered
+OFFSETS_MAX: Final = 1 << 16  # of a point to attach at
 MAX_TRACESTATE: Final = 512  # characters; a longer one is dropped, not truncated
 _DENIED: Final = {
     types_pb2.ERROR_REASON_PERMISSION_DENIED: "PERMISSION_DENIED",
@@ -128,6 +129,8 @@ class Intake:
             Refused: naming the field, relative to the message that has `request` and `attach`.
         """
         self._rid += 1
+        if opening.attach is not None and len(opening.attach.offsets) > OFFSETS_MAX:
+            raise Refused(f"at most {OFFSETS_MAX:,} offsets", field="attach.offsets")
         now = opening.received_at or self.clock.now()
         try:
             parsed = self._converter.convert(

@@ -11,11 +11,14 @@ _BYTES: Final = {
     "BOOL": 1, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8, "INT8": 1, "INT16": 2,
     "INT32": 4, "INT64": 8, "FP16": 2, "BF16": 2, "FP32": 4, "FP64": 8,
 }  # fmt: skip
+MAX_SIDES: Final = 64  # none knows more; the product of very many would take minutes
 _SHOWN: Final = 64  # characters of a caller's own words in a message
 
 
 def fault(tensor: inference_pb2.Tensor) -> tuple[str, str] | None:
     """The field that is wrong and why; None: nothing is."""
+    if len(tensor.shape) > MAX_SIDES:
+        return "shape", f"{len(tensor.shape)} sides; at most {MAX_SIDES}"
     shape = tensor.shape[:]
     if any(side < 0 for side in shape):
         return "shape", "sides are at least 0"

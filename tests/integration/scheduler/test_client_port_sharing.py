@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from batchyard.v1 import inference_pb2, scheduler_service_pb2
+from batchyard.v1 import inference_pb2, scheduler_service_pb2, types_pb2
 from node_agent.engines.simulated_text import check_text, is_seamless
 from scheduler_service.core.outcomes import Outcome
 from tests.integration.scheduler.callers import Answer, Exchange
@@ -276,6 +276,9 @@ async def test_joining_beyond_the_output_is_refused(
         way, prompt("[[stall=5]]", request_id="shared"), attach=point(first, **fields)
     )
     assert (answer.reason, answer.field) == ("INVALID_ARGUMENT", "attach.offsets[0].offset")
+    endless = scheduler_service_pb2.AttachPoint(offsets=[types_pb2.StreamOffset()] * 65_537)
+    answer = await world.ask(way, prompt(), attach=endless)
+    assert (answer.reason, answer.field) == ("INVALID_ARGUMENT", "attach.offsets")
     await first.cancel()
     await world.settled()
 
