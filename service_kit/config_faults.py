@@ -37,13 +37,14 @@ def path_of(loc: Loc) -> str:
     return path
 
 
+def holds(path: str, other: str) -> bool:
+    """Whether the first value is, or holds, the other."""
+    return path == other or other.startswith((f"{path}.", f"{path}["))
+
+
 def touches(path: str, other: str) -> bool:
     """Whether one of the two values is, or holds, the other."""
-    return (
-        path == other
-        or path.startswith((f"{other}.", f"{other}["))
-        or other.startswith((f"{path}.", f"{path}["))
-    )
+    return holds(path, other) or holds(other, path)
 
 
 def wrong_value(fault: ErrorDetails) -> str:

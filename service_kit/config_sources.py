@@ -16,7 +16,15 @@ from typing import Any, Final, Generic, TextIO, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from service_kit.config_draft import Draft
-from service_kit.config_faults import Finding, Loc, path_of, touches, unknown_key, wrong_value
+from service_kit.config_faults import (
+    Finding,
+    Loc,
+    holds,
+    path_of,
+    touches,
+    unknown_key,
+    wrong_value,
+)
 
 Config = TypeVar("Config", bound=BaseModel)
 ETC: Final = Path("/etc/batchyard")
@@ -149,13 +157,17 @@ def _validate(form: Form[Config], draft: Draft) -> Config | None:
     None: what is missing cannot be left out.
     """
     config, bad = _judge_single_values(form, draft)
-    findings = [*form.judge_values(draft.values)]
+    # An entry can be judged though something is wrong with the list that holds it.
+    findings = [f for f in form.judge_values(draft.values) if not _any(holds, f.paths, bad)]
     if config is not None:
-        findings += form.judge_config(config)
+        findings += [f for f in form.judge_config(config) if not _any(touches, f.paths, bad)]
     for finding in findings:
-        if not any(touches(path, known) for path in finding.paths for known in bad):
-            draft.blame(finding.paths[0], finding.text)
+        draft.blame(finding.paths[0], finding.text)
     return config
+
+
+def _any(test: Callable[[str, str], bool], paths: Sequence[str], bad: Sequence[str]) -> bool:
+    return any(test(path, known) for path in paths for known in bad)
 
 
 def _judge_single_values(form: Form[Config], draft: Draft) -> tuple[Config | None, list[str]]:
@@ -172,6 +184,8 @@ def _judge_single_values(form: Form[Config], draft: Draft) -> tuple[Config | Non
                 if path not in bad and loc not in left_out:
                     bad.append(path)
                     draft.blame(path or "config", _explain(form, path, fault))
+                if any(loc[: len(gone)] == gone for gone in left_out):
+                    continue  # it went with what holds it; what holds that is good
                 left, taken = _without(left, loc)
                 if taken:
                     left_out.append(taken)

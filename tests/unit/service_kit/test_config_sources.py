@@ -20,15 +20,28 @@ class Wheel(Section):
     spokes: int = 20
 
 
+class Horse(Section):
+    name: str
+    pulls: int = 0
+
+
+class Team(Section):
+    left: Horse | None = None
+    right: Horse | None = None
+
+
 class Cart(Section):
-    wheels: tuple[Wheel, ...] = Field(min_length=1)
+    wheels: tuple[Wheel, ...] = Field(min_length=1, max_length=4)
     load: int = 0
     load_max: int = 10
     by_name: dict[str, Wheel] = Field(default_factory=dict)
+    team: Team = Team()
     log: LogSection = LogSection()
 
 
 def overloaded(cart: Cart) -> Iterator[Finding]:
+    if cart.team.left is not None and cart.team.left.pulls < 0:
+        yield Finding(("team.left.pulls",), "pushes")
     if cart.load > cart.load_max:
         yield Finding(("load", "load_max"), "is above load_max")
 
@@ -113,6 +126,21 @@ def test_values_that_contradict_are_judged_beside_other_faults(tmp_path: Path) -
     assert told[1:] == ["load (cart.yaml:2): is above load_max"]
     (told_once,) = faults(tmp_path, "wheels: [{}]\nload: 11\nload_max: few")
     assert told_once.startswith("load_max (cart.yaml:3): 'few' should be")
+
+
+def test_several_faults_of_one_value_do_not_hide_those_of_its_neighbours(tmp_path: Path) -> None:
+    """It is left out once; what lies beside it is judged as ever."""
+    told = faults(
+        tmp_path, "wheels: [{}]\nteam:\n  right: {nme: a, age: 3}\n  left: {name: b, pulls: -1}"
+    )
+    assert "team.left.pulls (cart.yaml:4): pushes" in told
+    assert len(told) == 4
+
+
+def test_entries_of_a_list_are_judged_though_the_list_has_a_fault(tmp_path: Path) -> None:
+    told = faults(tmp_path, "wheels: [{}, {size: 4}, {}, {}, {}]")
+    assert len(told) == 2
+    assert told[1] == "wheels[1] (cart.yaml:1): is square"
 
 
 def test_an_unknown_key_below_a_name_is_compared_with_the_keys_there(tmp_path: Path) -> None:
