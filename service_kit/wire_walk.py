@@ -8,12 +8,14 @@ and salvages the plain numbers (an id, a charge) that still can be read.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count, islice
 from typing import Any, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 MAX_DEPTH = 100  # the parser's own limit
+MAX_FIELDS = 5_000  # that are looked at (10 ms); a fault behind them is not located
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -22,11 +24,15 @@ class Malformed(Exception):
     """The bytes are no message from here on."""
 
 
+class _TooMany(Exception):
+    """Looking further would hold up everybody else."""
+
+
 def numbers(data: bytes) -> dict[int, int]:
     """The varint fields that can be read before the first fault, by field number."""
     found: dict[int, int] = {}
     try:
-        for number, wire_type, value in _fields(data):
+        for number, wire_type, value in islice(_fields(data), MAX_FIELDS):
             if wire_type == VARINT:
                 found[number] = int(value)
     except Malformed:
@@ -38,7 +44,7 @@ def embedded(data: bytes, field_number: int) -> bytes:
     """The last embedded message of that number before the first fault; else empty."""
     found = b""
     try:
-        for number, wire_type, value in _fields(data):
+        for number, wire_type, value in islice(_fields(data), MAX_FIELDS):
             if number == field_number and wire_type == BYTES:
                 found = bytes(value)
     except Malformed:
@@ -50,22 +56,28 @@ def locate(data: bytes, message_type: type[Message]) -> str:
     """The path of the first faulty field, like `chat.messages[2].name`.
 
     Of a field that is cut or malformed itself, the path of the message that holds it. Empty: that
-    is the whole, or nothing is wrong.
+    is the whole, or nothing is wrong, or the fault is behind very many fields.
     """
-    return _locate(data, cast(Descriptor, message_type.DESCRIPTOR), 0) or ""
+    try:
+        where = _locate(data, cast(Descriptor, message_type.DESCRIPTOR), 0, count(1))
+    except _TooMany:
+        return ""
+    return where or ""
 
 
-def _locate(data: bytes, descriptor: Descriptor, depth: int) -> str | None:
+def _locate(data: bytes, descriptor: Descriptor, depth: int, seen: Iterator[int]) -> str | None:
     """Empty: the message as a whole is bad. None: it is sound."""
     if depth > MAX_DEPTH:
         return ""
     counts: dict[int, int] = {}
     try:
         for number, wire_type, value in _fields(data):
+            if next(seen) > MAX_FIELDS:
+                raise _TooMany
             field = descriptor.fields_by_number.get(number)
             if field is None or wire_type != BYTES:
                 continue
-            inner = _fault_in(value, field, depth)
+            inner = _fault_in(value, field, depth, seen)
             index = counts.get(number, 0)
             counts[number] = index + 1
             if inner is not None:
@@ -76,7 +88,7 @@ def _locate(data: bytes, descriptor: Descriptor, depth: int) -> str | None:
     return None
 
 
-def _fault_in(value: bytes, field: FieldDescriptor, depth: int) -> str | None:
+def _fault_in(value: bytes, field: FieldDescriptor, depth: int, seen: Iterator[int]) -> str | None:
     """Empty: the field itself is bad. None: it is sound."""
     if field.type == FieldDescriptor.TYPE_STRING:
         try:
@@ -85,7 +97,7 @@ def _fault_in(value: bytes, field: FieldDescriptor, depth: int) -> str | None:
             return ""
         return None
     if field.type == FieldDescriptor.TYPE_MESSAGE and field.message_type is not None:
-        return _locate(value, field.message_type, depth + 1)
+        return _locate(value, field.message_type, depth + 1, seen)
     return None
 
 

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 MAX_COALESCE: Final = 1_000_000_000
 _TURN: Final = 0xFF  # calls of one message that are taken in without a pause, less one
+_LARGE: Final = 16 << 10  # bytes of a call that has a pause before it
 _CALL_ID: Final = wire_pb2.PackedCall.CALL_ID_FIELD_NUMBER
 
 
@@ -162,7 +163,7 @@ class MultiplexStream:
                 opening = Opening(b"", principal, tracing, stream=self._trace)
                 opening.received_at = self._intake.clock.now()
                 for index, call in enumerate(message.calls):
-                    if index & _TURN == _TURN:
+                    if index & _TURN == _TURN or len(call) > _LARGE:
                         await self._give_way()
                     self._call(call, index, opening)
                 for index, call_id in enumerate(message.cancel_call_ids):
@@ -180,8 +181,8 @@ class MultiplexStream:
             self.check_done()
 
     async def _give_way(self) -> None:
-        """A message has millions of calls, if its sender wants: others come between them, and their
-        ends do not pile up.
+        """A message has millions of calls, or large ones, if its sender wants: others come between
+        them, and their ends do not pile up.
         """
         await self.writer.room()
         await asyncio.sleep(0)

@@ -46,6 +46,18 @@ def test_numbers_before_the_fault_are_salvaged() -> None:
     assert wire_walk.embedded(data, 3) == b""
 
 
+def test_fault_behind_very_many_fields_is_not_located() -> None:
+    """To walk through four million of them would take seconds in which nobody is served."""
+    fault = b"\x12\x01\xff"  # model
+    for count, path in ((4_998, "model"), (5_000, "")):
+        data = b"\x1a\x00" * count + fault
+        assert wire_walk.locate(data, inference.InferenceRequest) == path
+    labels = inference.InferenceRequest(labels={"k": "v"}).SerializeToString() * 2_500
+    assert wire_walk.locate(labels + fault, inference.InferenceRequest) == ""
+    assert wire_walk.numbers(b"\x08\x01" * 5_000 + b"\x10\x01") == {1: 1}
+    assert wire_walk.embedded(b"\x08\x01" * 5_000 + fault, 2) == b""
+
+
 def test_nesting_beyond_the_parsers_limit_is_located_and_ends() -> None:
     deep = Value(string_value="x")
     data = deep.SerializeToString()
