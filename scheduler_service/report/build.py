@@ -53,6 +53,7 @@ class ReportBuilder:
         statistics: Statistics,
         eventlog: EventLog,
         views: Views,
+        last_price: Callable[[str], types_pb2.Money | None],
         clock: Clock,
         version: str,
         thresholds: Thresholds | None = None,
@@ -62,6 +63,7 @@ class ReportBuilder:
         self.eventlog = eventlog
         self.events = EventWriter(clock, eventlog.term)
         self.nodes = NodeWriter(clock, views)
+        self._last_price = last_price
         self._driver = driver
         self.backlog: Callable[[], int] = lambda: 0  # stored job items that are not fed in
         self._version = version
@@ -188,15 +190,21 @@ class ReportBuilder:
         return [_cost_line(key, line, money[key]) for key, line in dearest]
 
     def _price(self, node_id: str, cost: Cost) -> types_pb2.Money | None:
-        """Of work on a node; None: its price is unknown."""
-        node = self.state.nodes.get(node_id)
-        view = self.nodes.views(node_id, node.epoch) if node is not None else None
-        descriptor = view.descriptor if view is not None else None
-        if descriptor is None or not descriptor.HasField("price_per_hour"):
+        """Of work on a node, or on one that is gone; None: its price is unknown."""
+        price = self._price_per_hour(node_id)
+        if price is None:
             return None
-        price = descriptor.price_per_hour
         micros = price.micros * cost.node_ns // _HOUR_NS
         return types_pb2.Money(currency=price.currency, micros=micros)
+
+    def _price_per_hour(self, node_id: str) -> types_pb2.Money | None:
+        node = self.state.nodes.get(node_id)
+        view = self.nodes.views(node_id, node.epoch) if node is not None else None
+        if view is None:
+            return self._last_price(node_id)
+        if view.descriptor is None or not view.descriptor.HasField("price_per_hour"):
+            return None
+        return view.descriptor.price_per_hour
 
 
 def _of_autoscaler(state: State) -> Thresholds:

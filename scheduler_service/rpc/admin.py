@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import Message
 
 from batchyard.v1 import admin_service_pb2 as pb
-from batchyard.v1 import report_pb2
+from batchyard.v1 import report_pb2, types_pb2
 from scheduler_service.clock import Clock
 from scheduler_service.config import SchedulerConfig
 from scheduler_service.core.outcomes import Reason
@@ -60,6 +60,9 @@ class Sessions(Protocol):
     def session(self, node_id: str, epoch: int) -> NodeStream | None:
         """An open session."""
 
+    def last_price(self, node_id: str) -> types_pb2.Money | None:
+        """What an hour of the node cost when its last session ended; None: not known."""
+
 
 class AdminPort:
     """AdminService. Made on a running loop."""
@@ -88,6 +91,7 @@ class AdminPort:
             statistics=statistics,
             eventlog=eventlog,
             views=sessions.session,
+            last_price=sessions.last_price,
             clock=clock,
             version=version,
             thresholds=thresholds,

@@ -44,6 +44,7 @@ SERVICE: Final = "batchyard.v1.NodeService"
 METHOD: Final = "Connect"
 CLOSE_S: Final = 1.0  # for streams to end when the port closes
 PART_S: Final = 0.5  # for an agent to close its side after a goodbye
+PRICES_MAX: Final = 10_000  # of nodes that are gone: reports still count what ran there
 CANCEL_S: Final = 0.05  # for gRPC to say that a stream ended by a broken connection
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -101,6 +102,7 @@ class NodePort:
         self.handover = handover
         self.faults = 0  # exceptions caught: of sinks, and of our own
         self._told: set[str] = set()
+        self._prices: dict[str, types_pb2.Money] = {}  # of sessions that are over, the latest last
         self._streams: dict[_Stream, asyncio.Task[Any]] = {}
         self._closed: tuple[types_pb2.Error, bool] | None = None
 
@@ -129,6 +131,20 @@ class NodePort:
         found = self.sessions.get((node_id, epoch))
         return found if isinstance(found, AgentSession) else None
 
+    def last_price(self, node_id: str) -> types_pb2.Money | None:
+        """What an hour of the node cost when its last session ended; None: not known."""
+        return self._prices.get(node_id)
+
+    def _keep_price(self, session: AgentSession) -> None:
+        self._prices.pop(session.node_id, None)
+        descriptor = session.descriptor
+        if descriptor is not None and descriptor.HasField("price_per_hour"):
+            price = types_pb2.Money()
+            price.CopyFrom(descriptor.price_per_hour)  # a part would keep all of it in memory
+            self._prices[session.node_id] = price
+            if len(self._prices) > PRICES_MAX:
+                del self._prices[next(iter(self._prices))]
+
     def turn_away(self, session: AgentSession, reason: str, text: str) -> None:
         """Tell that its session was refused, or ended for a broken rule."""
         principal = current().name or (f"node/{session.node_id}" if session.node_id else "")
@@ -148,6 +164,7 @@ class NodePort:
     def unregister(self, session: AgentSession, *, goodbye: bool) -> None:
         """It is over."""
         self.sessions.pop((session.node_id, session.epoch), None)
+        self._keep_price(session)
         self.post(SessionBroken(session.node_id, session.epoch, goodbye))
         session.commands.lose()
         log.info("session has ended", extra={"event": "session_ended", **_fields(session)})

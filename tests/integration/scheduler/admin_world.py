@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from batchyard.v1 import node_service_pb2
+from batchyard.v1 import node_service_pb2, types_pb2
 from batchyard.v1.admin_service_pb2_grpc import AdminServiceStub
 from scheduler_service.rpc.admin import AdminPort
 from scheduler_service.security.gate import Gate
@@ -34,9 +34,13 @@ class Views:
 
     def __init__(self) -> None:
         self.by_node: dict[str, View] = {}
+        self.last_prices: dict[str, types_pb2.Money] = {}
 
     def session(self, node_id: str, epoch: int) -> View | None:
         return self.by_node.get(node_id)
+
+    def last_price(self, node_id: str) -> types_pb2.Money | None:
+        return self.last_prices.get(node_id)
 
 
 @dataclass

@@ -35,6 +35,10 @@ async def test_the_report_carries_all_that_the_article_asks_for() -> None:
         await world.finish(requests[1], reason=Reason.ENGINE_ERROR)
         await world.submit(1, model="unknown")
         report = (await served.stub.GetReport(pb.GetReportRequest())).report
+        gone = served.views.by_node.pop("n0").descriptor
+        assert gone is not None
+        served.views.last_prices["n0"] = gone.price_per_hour
+        later = (await served.stub.GetReport(pb.GetReportRequest())).report
 
     assert report.report_name == "Batchyard inference scheduling report"
     assert report.generate_time.ToNanoseconds() == EPOCH_NS + world.clock.now()
@@ -69,6 +73,7 @@ async def test_the_report_carries_all_that_the_article_asks_for() -> None:
     assert (cost.tenant, cost.model, cost.task_type, cost.requests) == ("t", "m", "chat", 1)
     assert cost.slot_time.ToSeconds() == 8
     assert cost.cost.micros == pytest.approx(8 / 2 * 1_000_000, rel=0.01)
+    assert later.costs[0].cost == cost.cost, "work on a node that is gone costs what it did"
     assert report.events[-1].event == "rejected"
     assert [row.severity for row in report.diagnosis]
 

@@ -445,6 +445,18 @@ async def test_drained_agent_leaves_in_good_order(world: World, agent: Agent) ->
     assert world.node().state_reason == "it left: SIGTERM"
 
 
+async def test_price_of_a_node_is_known_when_it_is_gone(world: World, agent: Agent) -> None:
+    """Reports count what ran there."""
+    first = hello("n1")
+    first.descriptor.price_per_hour.micros = 2_000_000
+    await agent.send(hello=first)
+    await agent.expect("welcome")
+    assert world.port.last_price("n1") is None, "its session tells it"
+    await agent.call.done_writing()
+    await world.until(lambda: bool(world.breaks()))
+    assert world.port.last_price("n1") == types_pb2.Money(micros=2_000_000)
+
+
 @pytest.mark.parametrize(
     ("data", "field"),
     [
