@@ -128,6 +128,8 @@ def check_hello(hello: pb.Hello, identity: Identity) -> None:
         raise _invalid("hello.node_id", "must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -")
     if not 1 <= len(hello.boot_id) <= 64:
         raise _invalid("hello.boot_id", "must have 1 to 64 characters, new ones at each start")
+    if len(hello.running_items) > SLOTS_MAX:
+        raise _invalid("hello.running_items", f"are more than {SLOTS_MAX:,}")
     if hello.protocol_version < OLDEST_PROTOCOL_VERSION:
         raise SessionRefused(
             Reason.UNSUPPORTED_FEATURE,
@@ -184,7 +186,7 @@ def _check_sizes(descriptor: pb.NodeDescriptor, path: str) -> None:
         raise _invalid(f"{path}.engines", "is empty: a node has at least one engine")
     if not 0 <= descriptor.price_per_hour.micros <= PRICE_MAX:
         raise _invalid(f"{path}.price_per_hour.micros", f"must be 0 to {PRICE_MAX:,}")
-    models = sum(len(engine.models) for engine in descriptor.engines)
+    models = sum(len(engine.models) for engine in descriptor.engines[: ENGINES_MAX + 1])
     for field, number, most in (
         ("engines", len(descriptor.engines), ENGINES_MAX),
         ("engines.models", models, MODELS_MAX),

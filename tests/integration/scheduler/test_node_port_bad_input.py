@@ -11,7 +11,7 @@ from batchyard.v1 import node_service_pb2 as pb
 from batchyard.v1 import types_pb2
 from batchyard.wire.v1 import wire_pb2
 from scheduler_service.core.outcomes import Reason
-from tests.integration.scheduler.node_world import Agent, World, dialled, running_world
+from tests.integration.scheduler.node_world import TERM, Agent, World, dialled, running_world
 
 
 @pytest.fixture
@@ -129,3 +129,28 @@ async def test_message_that_would_hold_up_everybody_ends_its_session(
     goodbye = await agent.goodbye()
     assert goodbye.error.reason == types_pb2.ERROR_REASON_PROTOCOL_VIOLATION
     assert goodbye.error.field == field
+
+
+async def test_agent_that_brings_back_a_thousand_items_keeps_those_that_are_wanted(
+    world: World, agent: Agent
+) -> None:
+    """However often it names them, each of the others is abandoned once."""
+    await agent.join()
+    for number in range(8):
+        world.submit(f"r{number}")
+    items = {item.dispatch_id: item.request_id for item in await agent.items(8)}
+    await agent.call.done_writing()  # it leaves without a drain: a broken session
+    await world.until(world.breaks)
+    strangers = [TERM << 40 | 1 << 20 | number for number in range(1_000)]
+    held = [*strangers[:500], *items, *strangers, *items]
+    async with dialled(world) as again:
+        running = [
+            pb.RunningItem(dispatch_id=i, attempt=1, engine_id="e1", model="m") for i in held
+        ]
+        welcome = await again.join(running_items=running)
+        assert list(welcome.abandon_dispatch_ids) == strangers
+        for dispatch_id in items:
+            await again.finish(dispatch_id)
+        await world.until(lambda: len(world.finished) == 8)
+    assert all(ended.reason is Reason.NONE for ended in world.finished.values())
+    assert all(len(ended.request.attempts) == 1 for ended in world.finished.values())

@@ -197,6 +197,11 @@ def test_bad_descriptor_is_refused_by_field(node: pb.NodeDescriptor, field: str)
         ({"node_id": "a\n"}, Reason.INVALID_ARGUMENT, "hello.node_id"),
         ({"boot_id": ""}, Reason.INVALID_ARGUMENT, "hello.boot_id"),
         ({"boot_id": "x" * 65}, Reason.INVALID_ARGUMENT, "hello.boot_id"),
+        (
+            {"running_items": [pb.RunningItem()] * ((1 << 20) + 1)},
+            Reason.INVALID_ARGUMENT,
+            "hello.running_items",
+        ),
         ({"protocol_version": 0}, Reason.UNSUPPORTED_FEATURE, "hello.protocol_version"),
         ({"cluster_id": "cluster-1", "highest_term": 4}, Reason.STALE_TERM, ""),
     ],
