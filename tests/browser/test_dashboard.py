@@ -112,6 +112,7 @@ async def test_the_death_of_a_node_shows_within_three_seconds() -> None:
             agent.signal(signal.SIGKILL)
             await page.until(f"!({state}).includes('healthy')", within_s=3)
             await page.until("document.querySelector('#events').innerText.includes('is lost')")
+            await page.until("document.getElementById('tiles').innerText.includes('0/0')")
 
 
 async def test_it_comes_back_when_the_scheduler_does() -> None:

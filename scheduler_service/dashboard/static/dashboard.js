@@ -74,8 +74,9 @@ function finding(row) {
 }
 
 function tiles(report) {
-  const running = report.nodes.reduce((sum, node) => sum + node.running, 0);
-  const slots = report.nodes.reduce((sum, node) => sum + node.slots, 0);
+  const there = report.nodes.filter((node) => node.health !== "lost"); // others are only still shown
+  const running = there.reduce((sum, node) => sum + node.running, 0);
+  const slots = there.reduce((sum, node) => sum + node.slots, 0);
   const now = Date.parse(report.generate_time), tokens = report.totals.output_tokens;
   const per_s = before && now > before[0] && tokens >= before[1]
     ? (tokens - before[1]) / ((now - before[0]) / 1000) : 0;
