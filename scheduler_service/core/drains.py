@@ -32,7 +32,7 @@ def on_cordoned(state: State, event: NodeCordoned) -> None:
     move_availability(node, wanted)
     if drained and not event.cordoned:
         _lift(state, node)
-    node.state_reason = event.reason
+    node.availability_reason = event.reason if event.cordoned else ""
     kind = records.NODE_CORDONED if event.cordoned else records.NODE_UNCORDONED
     state.record(kind, node_id=node.node_id, reason=event.reason)
     state.rebuild_pools()
@@ -68,7 +68,7 @@ def on_drain(state: State, event: DrainRequested) -> None:
         return
     move_availability(node, NodeAvailability.DRAINING)
     node.drain = Drain(state.now, event.grace, event.terminate, event.reason, event.by_agent)
-    node.state_reason = event.reason
+    node.availability_reason = event.reason
     state.record(
         records.NODE_DRAINING, node_id=node.node_id, reason=event.reason,
         in_flight=len(node.in_flight), by_agent=event.by_agent,

@@ -132,7 +132,8 @@ def _admit(state: State, event: NodeJoined) -> None:
         if old.availability is NodeAvailability.CORDONED or (
             same and old.availability is not NodeAvailability.ACTIVE
         ):
-            node.availability, node.state_reason = old.availability, old.state_reason
+            node.availability = old.availability
+            node.availability_reason = old.availability_reason
         if old.alive and old.boot_id != node.boot_id:
             lose(state, old, "its agent was restarted")
     state.nodes[node.node_id] = node

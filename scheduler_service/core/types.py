@@ -429,7 +429,8 @@ class Node:
     finished: int = 0  # attempts that succeeded, since the scheduler's start
     failed: int = 0
     drain: Drain | None = None
-    state_reason: str = ""
+    state_reason: str = ""  # of its health
+    availability_reason: str = ""  # as given by who took it out of service
     lost_at: Instant = 0
     trust: Trust = field(default_factory=Trust)
     strangers: frozenset[int] = frozenset()  # in its last report, and none of ours

@@ -114,7 +114,7 @@ class NodeWriter:
             node_id=node.node_id,
             availability=int(node.availability),  # type: ignore[arg-type]
             health=int(node.health),  # type: ignore[arg-type]
-            state_reason=node.state_reason or _engines_say(node, view),
+            state_reason=node.state_reason or node.availability_reason or _engines_say(node, view),
             summary=summary(node, view, figures, totals, self._clock.now()),
             ledgers=[_ledger(engine) for engine in node.engines.values()],
             boot_id=node.boot_id,

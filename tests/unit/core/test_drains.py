@@ -286,3 +286,19 @@ def test_running_item_that_the_drain_takes_back_was_not_refused() -> None:
     assert sorted(drain_of(world).moved) == sorted([running.request_id, waiting.request_id])
     b.finish(*b.running())
     world.assert_idle()
+
+
+def test_why_a_node_was_taken_out_of_service_outlives_a_break_of_its_stream() -> None:
+    """And the break is no reason any more once it is back; nor is anything when it works again."""
+    world = World()
+    agent = world.agent("a")
+    world.step(ev.NodeCordoned("a", True, "new disk"))
+    agent.lose_stream()
+    assert world.scheduler.state.nodes["a"].state_reason == "its stream broke"
+    agent.join()
+    node = world.scheduler.state.nodes["a"]
+    assert (node.availability, node.availability_reason, node.state_reason) == (
+        NodeAvailability.CORDONED, "new disk", "",
+    )  # fmt: skip
+    world.step(ev.NodeCordoned("a", False, "disk is in"))
+    assert (node.availability_reason, node.state_reason) == ("", "")
