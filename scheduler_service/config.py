@@ -331,7 +331,7 @@ class ReportSection(Section):
     """The longest that a caller may ask for. Beyond `window` figures are kept by ten seconds."""
     events: PositiveCount = 10_000
     """Events kept of the kinds that every request or job may cause (submit, dispatch_batch,
-    batch_finished, rejected, cancelled, expired, job_...), and as many of all others."""
+    batch_finished, rejected, cancelled, expired, failed, job_...), and as many of all others."""
     finished_requests: PositiveCount = 10_000
     """Finished requests that can still be listed."""
 

@@ -29,6 +29,7 @@ FREQUENT: Final = frozenset(
         records.REJECTED,
         records.CANCELLED,
         records.EXPIRED,
+        records.FAILED,
         records.JOB_CREATED,
         records.JOB_CANCELLED,
         records.JOB_FINISHED,

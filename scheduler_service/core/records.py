@@ -32,6 +32,7 @@ DEGRADED: Final = "degraded"
 REJECTED: Final = "rejected"
 CANCELLED: Final = "cancelled"
 EXPIRED: Final = "expired"
+FAILED: Final = "failed"
 PREEMPTED: Final = "preempted"
 LEDGER_HEALED: Final = "ledger_healed"
 POOL_PAUSED: Final = "pool_paused"
@@ -89,6 +90,7 @@ PUBLIC: Final = frozenset(
         REJECTED,
         CANCELLED,
         EXPIRED,
+        FAILED,
         PREEMPTED,
         LEDGER_HEALED,
         SUSPECTED,

@@ -48,6 +48,7 @@ _NOTHING: Final[dict[str, str]] = {}  # stands for all metadata that says nothin
 _RECORD_OF: Final = {
     Outcome.CANCELLED: records.CANCELLED,
     Outcome.EXPIRED: records.EXPIRED,
+    Outcome.FAILED: records.FAILED,
     _REJECTED: records.REJECTED,
 }
 

@@ -24,7 +24,7 @@ from scheduler_service.report.build import ReportOptions
 from scheduler_service.report.texts import Language
 from scheduler_service.security.principals import current
 
-EVENTS: Final = records.PUBLIC - FREQUENT | {records.REJECTED, records.EXPIRED}
+EVENTS: Final = records.PUBLIC - FREQUENT | {records.REJECTED, records.EXPIRED, records.FAILED}
 FRESH: Final = 400 * MILLISECOND  # a document younger than this is given again
 KEPT_MAX: Final = 64  # documents, by tenants, language and window
 WINDOW_MAX: Final = 300 * SECOND

@@ -99,6 +99,10 @@ TEXTS: Final[dict[str, dict[Language, str]]] = {
         "en": "request {request_id} expired: {message}",
         "zh": "请求 {request_id} 超时：{message}",
     },
+    records.FAILED: {
+        "en": "request {request_id} failed: {message}",
+        "zh": "请求 {request_id} 失败：{message}",
+    },
     records.PREEMPTED: {
         "en": "request {request_id} made room on {node_id}",
         "zh": "请求 {request_id} 在 {node_id} 上让出槽位",

@@ -22,7 +22,11 @@ from scheduler_service.report.explain_texts import say
 from scheduler_service.report.texts import Language
 from scheduler_service.rpc import status
 
-_TOLD = {Outcome.EXPIRED: records.EXPIRED, Outcome.CANCELLED: records.CANCELLED}
+_TOLD = {
+    Outcome.EXPIRED: records.EXPIRED,
+    Outcome.CANCELLED: records.CANCELLED,
+    Outcome.FAILED: records.FAILED,
+}
 _PASSED_ON = (AttemptState.FAILED, AttemptState.LOST, AttemptState.REFUSED)
 
 

@@ -93,6 +93,10 @@ def test_urgent_newcomer_displaces_the_youngest_of_the_least_urgent() -> None:
     assert w.result(young).reason is Reason.SHED
     assert w.outcome(young) is Outcome.FAILED
     assert w.result(young).retry_after
+    (told,) = w.noted("failed")
+    assert told.request is young
+    assert told.data is not None
+    assert told.data["reason"] == "SHED"
     again = w.submit(priority=9)
     assert w.result(old).reason is Reason.SHED
     assert [w.outcome(r) for r in (*middle, urgent, again)] == [None] * 4

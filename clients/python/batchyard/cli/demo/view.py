@@ -30,7 +30,7 @@ TOLD_EVENTS = frozenset(
     {
         "node_joined", "node_cordoned", "node_uncordoned", "node_suspect", "node_lost",
         "scale_out", "scale_in", "scale_failed", "no_available_node",
-        "failover", "degraded", "rejected", "expired",
+        "failover", "degraded", "rejected", "expired", "failed",
     }
 )  # fmt: skip
 

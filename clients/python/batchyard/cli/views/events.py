@@ -9,7 +9,9 @@ from batchyard.v1 import report_pb2 as report
 _OWN = ("event_id", "message", "request_id", "batch_id", "node_id", "model", "pool", "tenant")
 _LAST = ("trace_id", "principal", "reason")
 
-_FREQUENT = ("submit", "dispatch_batch", "batch_finished", "rejected", "cancelled", "expired")
+_FREQUENT = (
+    "submit", "dispatch_batch", "batch_finished", "rejected", "cancelled", "expired", "failed",
+)  # fmt: skip
 
 LIST_COLUMNS = (
     Column("time", "TIME", show=clock),
