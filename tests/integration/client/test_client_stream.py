@@ -190,6 +190,24 @@ async def restarted_after_abc(scheduler: ScriptedScheduler, **options: Any) -> A
     return client, stream
 
 
+async def test_second_consumer_of_a_stream_is_refused_and_the_first_goes_on(
+    scheduler: ScriptedScheduler,
+) -> None:
+    """Only one of two would be woken, and the other wait for ever."""
+    arrived = asyncio.Event()
+    scheduler.on_call = lambda _stream, _call: arrived.set()
+    async with AsyncClient(scheduler.address) as client:
+        stream = client.stream("p")
+        first = asyncio.create_task(anext(stream))
+        await arrived.wait()
+        async with asyncio.timeout(10):
+            with pytest.raises(RuntimeError, match="for one consumer"):
+                await anext(stream)
+        (wire,), (call,) = scheduler.streams, scheduler.calls
+        say(wire, call, "abc")
+        assert (await first).text == "abc"
+
+
 @pytest.mark.parametrize("options", [{"restarts": True}, {"resume": "restart"}])
 async def test_restart_is_shown_to_who_asked_for_it(
     scheduler: ScriptedScheduler, options: dict[str, Any]
