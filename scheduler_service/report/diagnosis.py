@@ -28,6 +28,8 @@ SLOW: Final = 2.0  # times the median of the other nodes
 REFUSED: Final = 0.01
 REFUSED_CRITICAL: Final = 0.2
 EXPIRED: Final = 0.01
+FAILED: Final = 0.01
+FAILED_CRITICAL: Final = 0.2
 DEGRADED: Final = 0.05
 FEW: Final = 3  # incidents that are not worth a sentence yet
 BATCHES_MIN: Final = 10
@@ -258,6 +260,16 @@ def _deadlines_missed(case: Case) -> Iterator[Finding]:
         yield Finding("deadlines_missed", Severity.WARNING, variables)
 
 
+def _requests_failed(case: Case) -> Iterator[Finding]:
+    """For whatever reason: a node that fails often, or is lost, has its own sentence beside it."""
+    outcomes = case.window.totals.outcomes
+    count, ended = outcomes[Outcome.FAILED], sum(outcomes.values())
+    if count >= FEW and count >= FAILED * ended:
+        variables = {"count": str(count), "ended": str(ended), "percent": _percent(count / ended)}
+        severity = Severity.CRITICAL if count >= FAILED_CRITICAL * ended else Severity.WARNING
+        yield Finding("requests_failed", severity, variables)
+
+
 def _node_slow(case: Case) -> Iterator[Finding]:
     """Compared with the other nodes of the same model, each with enough attempts."""
     means: dict[str, dict[str, Duration]] = {}  # by model and node
@@ -326,6 +338,7 @@ _RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     _no_node,
     _pool_paused,
     _node_failing,
+    _requests_failed,
     _rejects,
     _nodes_idle,
     _scaled_at_max,

@@ -119,6 +119,16 @@ SENTENCES: Final[dict[str, dict[Language, tuple[str, str]]]] = {
             "目前共 {count} 个；`batchyard nodes show {node}` 会显示引擎给出的原因。",
         ),
     },
+    "requests_failed": {
+        "en": (
+            "Requests fail; the events `failed` say why.",
+            "{count} of {ended} requests failed ({percent} %).",
+        ),
+        "zh": (
+            "有请求失败，原因见 failed 事件。",
+            "{ended} 个请求中有 {count} 个失败（{percent}%）。",
+        ),
+    },
     "deadlines_missed": {
         "en": (
             "Requests run out of time.",

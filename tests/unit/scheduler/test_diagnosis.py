@@ -255,6 +255,19 @@ async def test_missed_deadlines_are_told() -> None:
     assert found(world)["deadlines_missed"].variables["count"] == "3"
 
 
+async def test_failed_requests_are_told_though_nothing_waits_and_no_node_is_to_blame() -> None:
+    """They were "All is well. 0 of 3 requests succeeded.": their only node had gone."""
+    world = SmallWorld(CoreSettings(queue=QueueSettings(no_node_grace=SECOND)))
+    gone = await world.join("n0")
+    await world.post(SessionBroken("n0", gone.epoch))
+    await world.pass_time(3)
+    await world.submit(3)
+    await world.pass_time(5)
+    told = found(world)["requests_failed"]
+    assert told.severity is Severity.CRITICAL
+    assert told.variables == {"count": "3", "ended": "3", "percent": "100"}
+
+
 async def test_many_degraded_requests_are_told() -> None:
     world = SmallWorld()
     await world.join("n0", models=["small"], slots=9)
