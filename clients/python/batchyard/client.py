@@ -258,18 +258,26 @@ class Stream:
 
 
 class _Loop(Iterator[StreamEvent]):
-    """What `for` holds. A `break` lets go of it, and that cancels the request."""
+    """What `for` holds. A `break` lets go of it, and that cancels the request; but not the loop of
+    a second consumer, which is refused.
+    """
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_refused", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._refused = False
 
     def __next__(self) -> StreamEvent:
-        return next(self._stream)
+        try:
+            return next(self._stream)
+        except RuntimeError:
+            self._refused = True
+            raise
 
     def __del__(self) -> None:
-        self._stream.cancel_soon()
+        if not self._refused:
+            self._stream.cancel_soon()
 
 
 async def _cancel(stream: AsyncStream) -> None:

@@ -117,12 +117,12 @@ class AsyncStream:
 
     async def pull(self, *, deliver: bool = True) -> list[StreamEvent]:
         """All events that are there, at least one; none: the end. The other ways use this one."""
-        if self.done:
-            return self._nothing_more()
         try:
-            if not self._attempt:
+            if not self._attempt and not self.done:
                 self._begin()
             while True:
+                if self.done:  # it may also be cancelled from elsewhere while this waits
+                    return self._nothing_more()
                 if self._call.events:
                     events = self._shown()
                     if events:
@@ -216,6 +216,8 @@ class AsyncStream:
         assert error is not None
         error.partial_text = error.partial_text or call.output.text()
         await self._dispatcher.before_retry(call, error, self._attempt)
+        if self.done:  # cancelled meanwhile
+            return True
         self._attempt += 1
         call.reopen()
         self._dispatcher.resend(call)
@@ -226,23 +228,32 @@ class AsyncStream:
             return
         self._error = error
         self._call.cancel()
+        self._call.fail(error)  # which wakes who waits for it
         if self._attempt:
             self._dispatcher.end(self._call, error)
 
 
 class _Loop:
-    """What `async for` holds. A `break` lets go of it, and that cancels the request."""
+    """What `async for` holds. A `break` lets go of it, and that cancels the request; but not the
+    loop of a second consumer, which is refused.
+    """
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_refused", "_stream")
 
     def __init__(self, stream: AsyncStream) -> None:
         self._stream = stream
+        self._refused = False
 
     def __aiter__(self) -> _Loop:
         return self
 
     async def __anext__(self) -> StreamEvent:
-        return await self._stream.__anext__()
+        try:
+            return await self._stream.__anext__()
+        except RuntimeError:
+            self._refused = True
+            raise
 
     def __del__(self) -> None:
-        self._stream.cancel_soon()
+        if not self._refused:
+            self._stream.cancel_soon()

@@ -201,11 +201,39 @@ async def test_second_consumer_of_a_stream_is_refused_and_the_first_goes_on(
         first = asyncio.create_task(anext(stream))
         await arrived.wait()
         async with asyncio.timeout(10):
-            with pytest.raises(RuntimeError, match="for one consumer"):
-                await anext(stream)
+            for second in (anext(stream), texts(stream)):
+                with pytest.raises(RuntimeError, match="for one consumer"):
+                    await second
         (wire,), (call,) = scheduler.streams, scheduler.calls
         say(wire, call, "abc")
         assert (await first).text == "abc"
+
+
+@pytest.mark.parametrize("arrives", ["nothing", "an error that is tried again"])
+async def test_cancel_from_elsewhere_ends_a_reader_that_waits(
+    scheduler: ScriptedScheduler, arrives: str
+) -> None:
+    arrived = asyncio.Event()
+
+    def script(stream: ScriptedStream, call: Any) -> None:
+        if arrives != "nothing":
+            error = Error(reason="ERROR_REASON_QUEUE_FULL", retryable=True)
+            error.retry_after.FromSeconds(1)
+            stream.result(call, refusal(call.request, error))
+        arrived.set()
+
+    scheduler.on_call = script
+    retried = asyncio.Event()
+    async with AsyncClient(scheduler.address, on_retry=lambda _: retried.set()) as client:
+        stream = client.stream("p")
+        reading = asyncio.create_task(texts(stream))
+        await (arrived if arrives == "nothing" else retried).wait()
+        stream.cancel()
+        async with asyncio.timeout(10):
+            assert await reading == []
+        with pytest.raises(errors.Cancelled):
+            await stream.wait()
+    assert len(scheduler.calls) == 1, "it was sent again"
 
 
 @pytest.mark.parametrize("options", [{"restarts": True}, {"resume": "restart"}])
