@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 MAX_COALESCE: Final = 1_000_000_000
 _TURN: Final = 0xFF  # calls of one message that are taken in without a pause, less one
-_LARGE: Final = 16 << 10  # bytes of a call that has a pause before it
+_LARGE: Final = 16 << 10  # bytes of a call that has a pause before it; also of bad ones before one
 _CALL_ID: Final = wire_pb2.PackedCall.CALL_ID_FIELD_NUMBER
 
 
@@ -162,10 +162,13 @@ class MultiplexStream:
                     self._open(message.open)
                 opening = Opening(b"", principal, tracing, stream=self._trace)
                 opening.received_at = self._intake.clock.now()
+                bad = 0  # bytes: where the fault is in them is looked for, which takes long
                 for index, call in enumerate(message.calls):
-                    if index & _TURN == _TURN or len(call) > _LARGE:
+                    if index & _TURN == _TURN or len(call) > _LARGE or bad > _LARGE:
+                        bad = 0
                         await self._give_way()
-                    self._call(call, index, opening)
+                    if not self._call(call, index, opening):
+                        bad += len(call)
                 for index, call_id in enumerate(message.cancel_call_ids):
                     if index & _TURN == _TURN:
                         await self._give_way()
@@ -199,8 +202,9 @@ class MultiplexStream:
         )
         self.writer.opened(opened, self._intake.limits.max_outstanding)
 
-    def _call(self, data: bytes, index: int, opening: Opening) -> None:
-        """One call of a Multiplex message; whatever is wrong with it stays with it.
+    def _call(self, data: bytes, index: int, opening: Opening) -> bool:
+        """Begin one call of a Multiplex message; False: it is bad, and has its result. Whatever is
+        wrong with it stays with it.
 
         Args:
             data: PackedCall.
@@ -224,8 +228,9 @@ class MultiplexStream:
             log.exception("call %d cannot be taken in", call_id, extra={"event": "call_failed"})
             error = status.error(Reason.INTERNAL, "a fault of the scheduler itself; it is logged")
         else:
-            return
+            return True
         self.writer.result(call_id, failed(error))
+        return False
 
     def _begin(self, packed: wire_pb2.PackedCall, opening: Opening) -> None:
         call_id = packed.call_id

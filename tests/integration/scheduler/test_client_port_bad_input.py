@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -329,12 +330,39 @@ async def test_message_of_very_many_calls_holds_up_nobody_and_fills_no_memory() 
         await world.add_agent(slots=8)
         flood = await world.multiplex(reads=False)
         honest = await world.multiplex()
+        await world.until(lambda: len(world.port._streams) == 2)
         writers = [stream.writer for stream in world.port._streams]
         await flood.send_raw(b"\x12\x00" * 20_000)
         while not any(writer._results for writer in writers):
             (call,) = await honest.start(prompt())
             assert (await call.wait()).error is None
         assert sum(len(writer._results) for writer in writers) <= 100 + 256
+
+
+async def test_faults_of_many_bad_calls_are_looked_for_in_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 200 of one message took 1.4 s in which nobody was served."""
+    stream = await world.multiplex()
+    (good,) = await stream.start(prompt())
+    assert (await good.wait()).error is None
+    (writer,) = (stream.writer for stream in world.port._streams)
+    cut_off = b"\x08\x01" * 4_000 + b"\x12\x7f"
+    turn, refused = 0, []
+    add = writer.result
+
+    def result(call_id: int, data: bytes) -> None:
+        refused.append(turn)
+        add(call_id, data)
+
+    monkeypatch.setattr(writer, "result", result)
+    call = b"\x12" + bad_requests.varint(len(cut_off)) + cut_off
+    await stream.send_raw(call * 50)
+    async with asyncio.timeout(20):
+        while len(refused) < 50:
+            turn += 1
+            await asyncio.sleep(0)
+    assert len(set(refused)) > 50 // 4
 
 
 async def test_message_above_its_limit_ends_the_stream_and_no_other(world: World) -> None:
