@@ -107,8 +107,10 @@ class NodeReader:
             message = wire_pb2.PackedConnectRequest.FromString(data)
         except DecodeError:
             raise _unreadable(data) from None
-        if message.results and not _is_readable(data):
-            convert_node.fail_unreadable(message.results)
+        if message.results:
+            convert_node.check_length(message.results, "results")
+            if not _is_readable(data):
+                convert_node.fail_unreadable(message.results)
         parts = message.ListFields()
         if self._session.epoch:
             self._hear()
@@ -202,7 +204,6 @@ class NodeReader:
 
     def _results(self, results: Any) -> None:
         session = self._session
-        convert_node.check_length(results, "results")
         items = [convert_node.item_end(result) for result in results]
         self._gate.forget(item.dispatch_id for item in items)
         held = self._conduct.held(session.node_id, session.epoch)
