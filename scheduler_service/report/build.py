@@ -29,6 +29,7 @@ from scheduler_service.rpc import status
 ROWS_MAX: Final = 1_000
 COSTS_MAX: Final = 100
 _HOUR_NS: Final = 3_600 * SECOND
+_MICROS_MAX: Final = (1 << 63) - 1  # Money holds no more: a sum beyond is cut down to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +196,7 @@ class ReportBuilder:
         if price is None:
             return None
         micros = price.micros * cost.node_ns // _HOUR_NS
-        return types_pb2.Money(currency=price.currency, micros=micros)
+        return types_pb2.Money(currency=price.currency, micros=min(micros, _MICROS_MAX))
 
     def _price_per_hour(self, node_id: str) -> types_pb2.Money | None:
         node = self.state.nodes.get(node_id)
@@ -221,7 +222,8 @@ def _add(one: types_pb2.Money | None, other: types_pb2.Money | None) -> types_pb
     """The sum; None where one is unknown or the currencies differ."""
     if one is None or other is None or one.currency != other.currency:
         return None
-    return types_pb2.Money(currency=one.currency, micros=one.micros + other.micros)
+    micros = min(one.micros + other.micros, _MICROS_MAX)
+    return types_pb2.Money(currency=one.currency, micros=micros)
 
 
 def _cost_line(

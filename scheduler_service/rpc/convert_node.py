@@ -44,10 +44,11 @@ TASK_TYPES_MAX: Final = 64
 SLOTS_MAX: Final = 1 << 20  # of an engine
 GPUS_MAX: Final = 256
 ENTRIES_MAX: Final = 1 << 16  # of a list in one message
-PRICE_MAX: Final = 10**12  # millionths of its currency, an hour
+PRICE_MAX: Final = 10**15  # millionths of its currency, an hour; some have small units
 # Of a profile; what is beyond cannot be meant, and is not taken.
 TIME_MAX: Final[Duration] = 24 * 3600 * SECOND
 RATE_MIN: Final = 1e-3  # tokens per second
+LOCATED_MAX: Final = 16  # unreadable answers of a message in which the fault is looked for (10 ms)
 
 _NONE: Final = Reason.NONE  # a look-up costs 70 ns on the path of every result
 _NOTHING: Final[dict[str, str]] = {}  # stands for all metadata that says nothing
@@ -443,16 +444,18 @@ def fail_unreadable(results: Iterable[wire_pb2.PackedItemResult]) -> None:
     """Answers go on to clients as the bytes that came: one that is none becomes its engine's error,
     so that no client gets a message that it cannot read, and the others are taken as they are.
     """
+    found = 0
     for result in results:
         data = result.SerializeToString()
         try:
             pb.ItemResult.FromString(data)
         except DecodeError:
-            where = wire_walk.locate(data, pb.ItemResult) or "its result"
+            found += 1
+            where = wire_walk.locate(data, pb.ItemResult) if found <= LOCATED_MAX else ""
             for name in ("outputs", "timings", "error"):
                 result.ClearField(name)
             result.finish_reason = types_pb2.FINISH_REASON_ERROR
-            text = f"its node's answer is no valid protobuf at {where}"
+            text = f"its node's answer is no valid protobuf at {where or 'its result'}"
             result.error.CopyFrom(status.error(Reason.ENGINE_ERROR, text))
 
 

@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from batchyard.v1 import node_service_pb2 as pb
 from batchyard.v1 import types_pb2
 from batchyard.wire.v1 import wire_pb2
+from node_agent.config import AgentConfig
 from scheduler_service.core.outcomes import EngineMode, Reason
 from scheduler_service.core.types import MILLISECOND, NEVER
 from scheduler_service.rpc import convert_node
@@ -381,6 +382,29 @@ def test_what_a_node_names_has_bounds(node: pb.NodeDescriptor, field: str) -> No
         convert_node.node_spec(node, None)
     assert caught.value.error.field == f"descriptor.{field}"
     assert len(str(caught.value)) < 200
+
+
+def test_dearest_price_that_an_agent_may_be_configured_with_is_taken() -> None:
+    """In currencies of small units an ordinary node costs millions an hour."""
+    config = {"engines": [{"kind": "simulated"}], "price_per_hour": "999999999.999999 VND"}
+    price = AgentConfig.model_validate(config).price_per_hour
+    assert price is not None
+    node = descriptor(price_per_hour={"micros": price.micros, "currency": price.currency})
+    assert convert_node.node_spec(node, None).engines
+
+
+def test_faults_of_many_unreadable_answers_are_told_and_few_of_them_looked_for() -> None:
+    """To look for each could hold up everybody for a minute."""
+    message = wire_pb2.PackedConnectRequest()
+    for dispatch_id in range(1, 101):
+        message.results.add(dispatch_id=dispatch_id, timings=b"\x0a\x7f")
+    message.results.add(dispatch_id=101, timings=b"")
+    convert_node.fail_unreadable(message.results)
+    *bad, good = [convert_node.item_end(result) for result in message.results]
+    assert {end.reason for end in bad} == {Reason.ENGINE_ERROR}
+    assert [end.message.endswith("at timings") for end in bad] == [True] * 16 + [False] * 84
+    assert good.dispatch_id == 101
+    assert "no valid protobuf" not in good.message
 
 
 HELD = pb.EngineLoad(running_dispatch_ids=[1], waiting_dispatch_ids=[2] * (1 << 20))

@@ -6,11 +6,13 @@ import random
 
 import pytest
 
+from batchyard.v1 import types_pb2
 from scheduler_service.core.events import SessionBroken
 from scheduler_service.core.outcomes import EngineMode, Outcome, Reason, RequestClass
 from scheduler_service.core.types import MICROSECOND, MILLISECOND, SECOND
 from scheduler_service.report import histogram
 from scheduler_service.report.buckets import ROWS_MAX
+from scheduler_service.report.build import _add
 from scheduler_service.report.timeline import POINTS_MAX, tenant_stats, timeline
 from scheduler_service.report.window import Window
 from tests.unit.scheduler.small_world import SmallWorld
@@ -113,6 +115,11 @@ async def test_totals_of_a_lost_node_stay_counted() -> None:
     assert world.statistics.totals().outcomes[Outcome.SUCCEEDED] == 1
     await world.join("n0")
     assert world.statistics.node_totals["n0"] == [1, 0]
+
+
+def test_cost_that_no_message_holds_is_cut_down() -> None:
+    most = types_pb2.Money(currency="VND", micros=(1 << 63) - 1)
+    assert _add(most, types_pb2.Money(currency="VND", micros=1)) == most
 
 
 async def test_totals_survive_a_core_that_failed_and_was_replaced() -> None:
