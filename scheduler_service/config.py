@@ -319,7 +319,8 @@ class AutoscaleSection(Section):
     """For the actuator "process"."""
     command: tuple[str, ...] = ()
     """For the actuator "command": program and arguments; it is given the desired count as JSON on
-    standard input."""
+    standard input. What it leaves running needs a log of its own (`2>>agent.log`): the standard
+    error that it is given breaks when the scheduler ends."""
 
 
 class ReportSection(Section):

@@ -3,9 +3,10 @@
     {"pool": "m", "desired": 3, "ready": 2, "starting": 0, "reason": "...", "drained": []}
 
 One run at a time per pool; while one runs, only the latest decision waits. A run has ended when the
-command itself has, whatever it left behind in the background (an agent, say). One that fails, or
-takes more than a minute, is reported, and what it was to start is not awaited. One that takes too
-long, or runs when the scheduler stops, is stopped with all that it started.
+command itself has, whatever it left behind in the background (an agent, say); what that says on
+standard error is dropped. One that fails, or takes more than a minute, is reported, and what it was
+to start is not awaited. One that takes too long, or runs when the scheduler stops, is stopped with
+all that it started.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class CommandActuator:
         self._time_limit_s = time_limit_s
         self._running: dict[str, asyncio.Task[None]] = {}
         self._next: dict[str, RequestScale] = {}
+        self._listening: set[_Words] = set()  # to commands, and to what they left behind
 
     def scale(self, command: RequestScale) -> None:
         """Run it now, or when the present run of the pool has ended."""
@@ -69,22 +71,25 @@ class CommandActuator:
 
     async def _run(self, command: RequestScale) -> str:
         """What went wrong; empty: nothing."""
-        with _Words() as words:
+        try:
+            words = _Words(self._listening)
             try:
                 process = await self._start(words.inlet)
-            except (OSError, ValueError) as fault:
-                return f"cannot be run: {fault}"
-            try:
-                async with asyncio.timeout(self._time_limit_s):
-                    await _tell(process, json.dumps(asdict(command)).encode())
-                    code = await process.wait()
-            except TimeoutError:
-                await _stop(process)
-                return f"took more than {self._time_limit_s:g} s"
-            except asyncio.CancelledError:
-                await _stop(process)
-                raise
-            return f"ended with code {code}: {words.last()}" if code else ""
+            finally:
+                words.close_inlet()
+        except (OSError, ValueError) as fault:
+            return f"cannot be run: {fault}"
+        try:
+            async with asyncio.timeout(self._time_limit_s):
+                await _tell(process, json.dumps(asdict(command)).encode())
+                code = await process.wait()
+        except TimeoutError:
+            await _stop(process)
+            return f"took more than {self._time_limit_s:g} s"
+        except asyncio.CancelledError:
+            await _stop(process)
+            raise
+        return f"ended with code {code}: {words.last()}" if code else ""
 
     async def _start(self, stderr: int) -> asyncio.subprocess.Process:
         """In a group of its own, so that all of it can be stopped, also if that comes right now."""
@@ -110,6 +115,8 @@ class CommandActuator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for words in list(self._listening):
+            words.close()
 
 
 async def _tell(process: asyncio.subprocess.Process, message: bytes) -> None:
@@ -124,52 +131,58 @@ async def _tell(process: asyncio.subprocess.Process, message: bytes) -> None:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End it and all that it started: politely, then for good."""
-    _signal(process, signal.SIGTERM)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), STOP_GRACE_S)
-    _signal(process, signal.SIGKILL)
-    await process.wait()
-
-
-def _signal(process: asyncio.subprocess.Process, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+    """End it and all that it started: politely, then for good. One that is not ours to end, as
+    `sudo` is not, is left.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), STOP_GRACE_S)
 
 
 class _Words:
     """The last of what a command says on standard error, however much that is.
 
     A pipe of our own: the loop's would keep a command from having ended while anything that it left
-    in the background holds the other end.
+    in the background holds the other end. It is read until nothing does: what writes to a pipe that
+    nobody reads is killed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, listening: set[_Words]) -> None:
+        """`listening` holds it until the pipe is closed."""
         self._outlet, self.inlet = os.pipe()
         os.set_blocking(self._outlet, False)
         self._tail = bytearray()
         self._loop = asyncio.get_running_loop()
-
-    def __enter__(self) -> _Words:
         self._loop.add_reader(self._outlet, self._read)
-        return self
+        self._listening = listening
+        listening.add(self)
 
-    def __exit__(self, *_: object) -> None:
-        self._loop.remove_reader(self._outlet)
-        os.close(self._outlet)
+    def close_inlet(self) -> None:
+        """Whoever is to write has it now."""
         os.close(self.inlet)
 
-    def _read(self) -> bool:
-        """Take what is there; whether that was anything."""
+    def close(self) -> None:
+        """Read no more. Idempotent."""
+        if self in self._listening:
+            self._listening.remove(self)
+            self._loop.remove_reader(self._outlet)
+            os.close(self._outlet)
+
+    def _read(self) -> None:
+        """Take what is there."""
         try:
             chunk = os.read(self._outlet, _CHUNK)
         except BlockingIOError:
-            return False
+            return
+        if not chunk:
+            self.close()
         self._tail += chunk
         del self._tail[:-_TAIL]
-        return bool(chunk)
 
     def last(self) -> str:
         """In words for people."""
-        self._read()  # a pipe holds no more than one chunk
+        if self in self._listening:
+            self._read()  # a pipe holds no more than one chunk
         return self._tail.decode(errors="replace").strip()[-_WORDS:] or "no word"

@@ -78,6 +78,25 @@ def test_command_has_ended_though_it_left_an_agent_in_the_background(
             os.kill(pid, 9)
 
 
+def test_what_a_command_left_behind_can_go_on_talking(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    """A write to a pipe that nobody reads would kill it."""
+    ended, alive = tmp_path / "ended", tmp_path / "alive"
+
+    async def main() -> None:
+        wait = f"while [ ! -e {ended} ]; do sleep 0.02; done"
+        shell = _Shell(f"({wait}; head -c 200000 /dev/zero >&2 && touch {alive}) &")
+        shell.actuator.scale(_wanted())
+        await _until(lambda: not shell.actuator._running)
+        ended.touch()
+        await _until(alive.exists)
+        await _until(lambda: not shell.actuator._listening)
+        await shell.actuator.close()
+
+    run(main())
+
+
 def test_command_that_takes_too_long_is_stopped_with_all_that_it_started(
     run: Callable[..., None], tmp_path: Path
 ) -> None:
