@@ -13,12 +13,14 @@ _UNREACHABLE = re.compile(
     r"(?:NewConnection|ConnectTimeout|ReadTimeout|NameResolution|Proxy|SSL|Protocol)Error"
     r"|Read timed out|Connection refused"
 )
+_RETRY = re.compile(r"^WARNING: Retrying .*$", re.MULTILINE)
 _CAUSE = re.compile(r"\[Errno -?\d+\] ([\w ,]+)|([Rr]ead timed out|certificate verify failed)")
 
 
 def complaint(said: str, log: Path) -> str:
     """One line, if pip failed because no index could be reached; else empty."""
-    if not _UNREACHABLE.search(said):
+    errors = _RETRY.sub("", said)  # a try that failed may have been followed by a good one
+    if not _UNREACHABLE.search(said if "(from versions: none)" in errors else errors):
         return ""
     found = _CAUSE.search(said)
     cause = f" ({(found[1] or found[2]).strip()})" if found else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import venv
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,8 +41,8 @@ def setup(checkout: Path) -> subprocess.CompletedProcess[str]:
     index = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
     found = {"PYTHONPATH": str(Path(pip.origin).parent.parent), "PIP_RETRIES": "1"}
     return subprocess.run(
-        ["make", "setup"], cwd=checkout, env=clean | index | found, capture_output=True, text=True,
-        check=False,
+        ["make", "setup", f"PYTHON={sys.executable}"], cwd=checkout, env=clean | index | found,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
@@ -60,6 +61,8 @@ def test_setup_without_an_index_ends_with_one_plain_line_and_no_stamp(checkout: 
     [
         "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
         "ERROR: No matching distribution found for nothing-of-that-name==1.0",
+        "WARNING: Retrying (Retry(total=4)) after connection broken by 'ReadTimeoutError()': /x/\n\
+ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
     ],
 )
 def test_what_is_not_the_networks_fault_is_told_in_pips_words(said: str) -> None:
