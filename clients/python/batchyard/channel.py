@@ -132,7 +132,7 @@ def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
 
 
 def _is_on_this_machine(address: str) -> bool:
-    if address.startswith("unix:"):
+    if address.startswith(("unix:", "unix-abstract:")):
         return True
     target = address.removeprefix("dns:").lstrip("/").removeprefix("ipv4:").removeprefix("ipv6:")
     host = target.rpartition(":")[0].strip("[]")
@@ -162,7 +162,7 @@ def _checked(address: str, field: str, port: int) -> str:
 
     gRPC itself dials what is left of a port modulo 65536, and 443 where there is none.
     """
-    if "://" in address and not address.startswith(("dns://", "ipv4:", "ipv6:", "unix://")):
+    if "://" in address and not address.startswith(_SCHEMES):
         scheme = address.partition("://")[0]
         raise InvalidRequest(
             f'{address!r} is no address; leave out "{scheme}://" and use tls= for TLS', field=field

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from batchyard import AsyncClient
-from batchyard.channel import address_of, admin_address_of, metadata_of
+from batchyard.channel import (
+    address_of,
+    admin_address_of,
+    check_token_stays_secret,
+    metadata_of,
+)
 from batchyard.errors import InvalidRequest
 
 
@@ -48,6 +53,11 @@ def test_operators_are_asked_beside_the_client_port_unless_told(
         ("ipv4:127.0.0.1:5", "ipv4:127.0.0.1:5"),
         ("dns:///a:1", "dns:///a:1"),
         ("unix:/run/b.sock", "unix:/run/b.sock"),
+        ("unix:///run/b.sock", "unix:///run/b.sock"),
+        ("unix-abstract:b", "unix-abstract:b"),
+        ("xds:///b", "xds:///b"),
+        ("a_b.c:5", "a_b.c:5"),
+        ("fe80::1%eth0", "[fe80::1%eth0]:7611"),
     ],
 )
 def test_a_bare_host_gets_the_port(given: str, used: str) -> None:
@@ -81,3 +91,10 @@ def test_api_key_is_a_bearer_token() -> None:
     assert metadata_of("k") == (("authorization", "Bearer k"),)
     with pytest.raises(InvalidRequest):
         metadata_of("line\nbreak")
+
+
+@pytest.mark.parametrize("address", ["unix:/b", "unix-abstract:b", "[::1]:5", "ipv4:127.0.0.1:5"])
+def test_token_may_be_sent_in_plain_text_on_this_machine_alone(address: str) -> None:
+    check_token_stays_secret(address, "k", None)
+    with pytest.raises(InvalidRequest, match="plain text"):
+        check_token_stays_secret("127.example:5", "k", None)
