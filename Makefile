@@ -21,7 +21,7 @@ setup: $(STAMP) ## Create .venv with all that development needs (PYTHON=python3.
 
 $(STAMP):
 	@$(PYTHON) scripts/check_python.py
-	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python && test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing batchyard and its development tools into $(VENV)"
 	@$(BIN)/python scripts/pip_install.py --require-hashes -r requirements-dev.lock
 	@$(BIN)/python scripts/pip_install.py --no-deps --no-build-isolation -e .
