@@ -44,7 +44,6 @@ log = logging.getLogger("node_agent.app")
 
 EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_ID_IN_USE = 0, 1, 2, 3
 ENGINE_STOP_S = 2.0
-TASKS_STOP_S = 2.0
 TELL_S = 3.0  # for a session in which to say that no engine can serve
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
