@@ -148,14 +148,8 @@ class StreamCall(Call):
         return self.result is not None or self.error is not None
 
     async def wait(self) -> None:
-        """Returns when there are events, or the call is settled.
-
-        Raises:
-            RuntimeError: another consumer waits, and only one would ever be woken.
-        """
+        """Returns when there are events, or the call is settled. Only one waiter is woken."""
         while not self.events and not self.settled:
-            if self._waiter is not None:
-                raise RuntimeError("a stream is for one consumer; another one reads it")
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter

@@ -39,6 +39,7 @@ class AsyncStream:
         self._ready: deque[StreamEvent] = deque()
         self._context = contextvars.copy_context()
         self._attempt = 0
+        self._pulled = False  # somebody waits in `pull`
         self._arrived = False  # something has
         self._delivered = False  # and the consumer has seen it
         self._result: Result | None = None
@@ -116,12 +117,21 @@ class AsyncStream:
         return self.result
 
     async def pull(self, *, deliver: bool = True) -> list[StreamEvent]:
-        """All events that are there, at least one; none: the end. The other ways use this one."""
+        """All events that are there, at least one; none: the end. The other ways use this one.
+
+        Raises:
+            RuntimeError: another consumer waits, and only one would ever be woken.
+        """
+        if self.done:
+            return self._nothing_more()
+        if self._pulled:
+            raise RuntimeError("a stream is for one consumer; another one reads it")
+        self._pulled = True
         try:
-            if not self._attempt and not self.done:
+            if not self._attempt:
                 self._begin()
             while True:
-                if self.done:  # it may also be cancelled from elsewhere while this waits
+                if self.done:  # it was cancelled from elsewhere while this waited
                     return self._nothing_more()
                 if self._call.events:
                     events = self._shown()
@@ -139,6 +149,8 @@ class AsyncStream:
         except BatchyardError as error:
             self._fail(error)
             raise
+        finally:
+            self._pulled = False
 
     def cancel(self) -> None:
         """Stops the request, here at once and on the server with the next message. Idempotent."""

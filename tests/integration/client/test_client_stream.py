@@ -228,8 +228,10 @@ async def test_cancel_from_elsewhere_ends_a_reader_that_waits(
         stream = client.stream("p")
         reading = asyncio.create_task(texts(stream))
         await (arrived if arrives == "nothing" else retried).wait()
-        stream.cancel()
         async with asyncio.timeout(10):
+            with pytest.raises(RuntimeError, match="for one consumer"):
+                await anext(stream)
+            stream.cancel()
             assert await reading == []
         with pytest.raises(errors.Cancelled):
             await stream.wait()
