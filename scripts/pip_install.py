@@ -4,6 +4,7 @@
 """
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,9 @@ def complaint(said: str, log: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run `pip install`; its exit code."""
+    """Run `pip install`; its exit code. Ctrl-C is pip's, which puts back what it had moved."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: None)  # none that pip would inherit
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run(
         [*command, *arguments], stderr=subprocess.PIPE, text=True, errors="replace", check=False
@@ -44,7 +47,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main(sys.argv[1:]))
