@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from scheduler_service.core.outcomes import Outcome
 from scheduler_service.core.types import Attempt, Batch, Instant, Request
 
 SUBMIT: Final = "submit"
@@ -65,6 +66,14 @@ ATTEMPT_RUNNING: Final = "attempt_running"
 FIRST_OUTPUT: Final = "first_output"
 FINISHED: Final = "finished"
 LATE_RESULT: Final = "late_result"
+
+# The end of a request that is an event; an answer is none.
+OF_OUTCOME: Final = {
+    Outcome.CANCELLED: CANCELLED,
+    Outcome.EXPIRED: EXPIRED,
+    Outcome.FAILED: FAILED,
+    Outcome.REJECTED: REJECTED,
+}
 
 PUBLIC: Final = frozenset(
     {

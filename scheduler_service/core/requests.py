@@ -45,12 +45,6 @@ _REJECTED: Final = Outcome.REJECTED
 _SUCCEEDED: Final = Outcome.SUCCEEDED
 _NONE: Final = Reason.NONE
 _NOTHING: Final[dict[str, str]] = {}  # stands for all metadata that says nothing
-_RECORD_OF: Final = {
-    Outcome.CANCELLED: records.CANCELLED,
-    Outcome.EXPIRED: records.EXPIRED,
-    Outcome.FAILED: records.FAILED,
-    _REJECTED: records.REJECTED,
-}
 
 
 def submit(state: State, request: Request) -> None:
@@ -473,7 +467,7 @@ def finish(
         ledger.forget(finished[0])
     finished.append(request)
     state.totals.outcomes[outcome] += 1
-    kind_of_record = _RECORD_OF.get(outcome)
+    kind_of_record = records.OF_OUTCOME.get(outcome)
     if kind_of_record is not None:
         state.record(kind_of_record, request, reason=reason.name, message=message)
     state.records.append(Record(records.FINISHED, state.now, request, attempt))

@@ -22,11 +22,6 @@ from scheduler_service.report.explain_texts import say
 from scheduler_service.report.texts import Language
 from scheduler_service.rpc import status
 
-_TOLD = {
-    Outcome.EXPIRED: records.EXPIRED,
-    Outcome.CANCELLED: records.CANCELLED,
-    Outcome.FAILED: records.FAILED,
-}
 _PASSED_ON = (AttemptState.FAILED, AttemptState.LOST, AttemptState.REFUSED)
 
 
@@ -131,7 +126,9 @@ class Explainer:
         if request.outcome is None:
             return
         error = "" if request.reason is Reason.NONE else request.reason.name
-        kind = _TOLD.get(request.outcome)
+        kind = records.OF_OUTCOME.get(request.outcome)
+        if kind == records.REJECTED:
+            kind = None  # told already, by a line of its own
         if kind is not None and (why := self._message(kind, request)):
             error = f"{error}: {why}"
         text = say(texts.REASONS, "finish", language, {"error": error})

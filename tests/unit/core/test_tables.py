@@ -15,7 +15,7 @@ import pytest
 
 import scheduler_service.core
 import scheduler_service.policies
-from scheduler_service.core import commands, events, records, requests, scheduler, transitions
+from scheduler_service.core import commands, events, records, scheduler, transitions
 from scheduler_service.core.errors import InvariantViolation
 from scheduler_service.core.outcomes import (
     AttemptState,
@@ -138,8 +138,8 @@ def test_every_public_record_is_known_and_every_end_has_its_name() -> None:
         value for name, value in vars(records).items() if name.isupper() and isinstance(value, str)
     }
     assert names >= records.PUBLIC
-    assert set(requests._RECORD_OF.values()) <= records.PUBLIC
-    assert set(Outcome) - set(requests._RECORD_OF) == {Outcome.SUCCEEDED}
+    assert set(records.OF_OUTCOME.values()) <= records.PUBLIC
+    assert set(Outcome) - set(records.OF_OUTCOME) == {Outcome.SUCCEEDED}
 
 
 @pytest.mark.parametrize("name", MODULES)
