@@ -37,10 +37,15 @@ def of_node(node: Node) -> str:
     """Its health in lower case; one of NOT_SERVING instead of `starting` where that says more, and
     DOWN instead of `lost` of one that left in good order as no engine of it could serve.
     """
-    if node.health is NodeHealth.LOST and node.availability is NodeAvailability.DRAINED:
-        down = bool(node.engines) and all(e.spec.down for e in node.engines.values())
-        return DOWN if down else node.health.name.lower()
+    if _left_down(node):
+        return DOWN
     if node.health is not NodeHealth.STARTING:
         return node.health.name.lower()
     words = {of_engine(engine) for engine in node.engines.values()}  # membership only
     return next((word for word in NOT_SERVING if word in words), STARTING)
+
+
+def _left_down(node: Node) -> bool:
+    left = node.health is NodeHealth.LOST and node.availability is NodeAvailability.DRAINED
+    engines = node.engines.values()
+    return left and bool(engines) and all(engine.spec.down for engine in engines)

@@ -351,19 +351,22 @@ def accepts_work(engine: Engine, model: str) -> bool:
 
 def in_service(node: Node) -> bool:
     """Whether the node itself may get new work, whatever its engines and models are like now."""
-    takes_work = node.availability is NodeAvailability.ACTIVE
-    return node.connected and takes_work and node.health in _MAY_WORK
+    return not _why_not_in_service(node)
+
+
+def _why_not_in_service(node: Node) -> str:
+    if node.health not in _MAY_WORK:
+        return node.health.name.lower()
+    if node.availability is not NodeAvailability.ACTIVE:
+        return node.availability.name.lower()
+    return "" if node.connected else "disconnected"
 
 
 def why_unusable(engine: Engine, model: str) -> str:
     """Why it gets no new work of the model, in one word; empty: it may get some."""
     node = engine.node
-    if node.health not in _MAY_WORK:
-        return node.health.name.lower()
-    if node.availability is not NodeAvailability.ACTIVE:
-        return node.availability.name.lower()
-    if not node.connected:
-        return "disconnected"
+    if why := _why_not_in_service(node):
+        return why
     if not engine.spec.healthy:
         return condition.of_engine(engine)
     spec = engine.models[model]

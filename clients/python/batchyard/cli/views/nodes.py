@@ -36,8 +36,10 @@ def state_word(availability: str | None, health: str | None, why_not: str | None
     `starting`, why it takes no work, by the scheduler: `loading`, `stalled`, `down`, `no_model`
     say more.
     """
-    if health == "lost" and (availability != "drained" or why_not == "down"):
-        return "down" if availability == "drained" else "lost"
+    if health == "lost" and availability != "drained":
+        return "lost"
+    if health == "lost" and why_not == "down":
+        return "down"
     if availability not in (None, "active"):
         return str(availability)
     if health == "starting" and why_not:
