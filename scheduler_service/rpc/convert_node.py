@@ -196,7 +196,11 @@ def _check_sizes(descriptor: pb.NodeDescriptor, path: str) -> None:
         ("task_types", len(descriptor.task_types), TASK_TYPES_MAX),
     ):
         if number > most:
-            raise _invalid(f"{path}.{field}", f"are {number:,}; at most {most:,} are allowed")
+            raise _invalid(f"{path}.{field}", _too_many(number, most))
+
+
+def _too_many(number: int, most: int) -> str:
+    return f"are {number:,}; at most {most:,} are allowed"
 
 
 def _twice(names: Sequence[str]) -> str:
@@ -355,8 +359,7 @@ def check_report(report: pb.NodeReport, path: str = "report") -> None:
         ("named_metrics", len(report.named_metrics), LABELS_MAX),
     ):
         if number > most:
-            text = f"{path}.{field} are {number:,}; at most {most:,} are allowed"
-            raise violation(text, f"{path}.{field}")
+            raise violation(f"{path}.{field} {_too_many(number, most)}", f"{path}.{field}")
     held = sum(len(e.running_dispatch_ids) + len(e.waiting_dispatch_ids) for e in engines)
     if held > SLOTS_MAX:
         text = f"{path} names {held:,} items; at most {SLOTS_MAX:,} are held by a node"

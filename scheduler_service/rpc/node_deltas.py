@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from batchyard.v1 import inference_pb2, types_pb2
 from scheduler_service.core.relay import GAP, STALE, Lane, Output, Relay
 from scheduler_service.core.types import Request
-from scheduler_service.rpc.convert_node import ENTRIES_MAX, SessionRefused, check_length, violation
+from scheduler_service.rpc.convert_node import SessionRefused, check_length, violation
 
 MAX_EXTRAS: Final = 1024
 FIRST_TOOL_CHANNEL: Final = 16
@@ -207,8 +207,7 @@ def check_columns(deltas: types_pb2.TokenDeltas) -> None:
         SessionRefused: it is not.
     """
     rows = len(deltas.offsets)
-    if rows > ENTRIES_MAX:
-        check_length(deltas.offsets, "deltas.offsets")
+    check_length(deltas.offsets, "deltas.offsets")
     if len(deltas.ids) != rows:
         raise violation(f"deltas.ids has {len(deltas.ids)} entries for {rows} deltas", "deltas.ids")
     for name in _COLUMNS:
